@@ -40,7 +40,7 @@ SETS = {  # a table's name, its size, the row of Uniform on the same rows and of
 def specs(name: str, seed: int) -> Iterator[tuple[str, Spec]]:
     """By title, the runs of one set and seed."""
     table, size, plain, default = SETS[name]
-    rows = {row.key: row for row in planned(table, size=size).every}
+    rows = {row.key: row for row in planned(table, size=size).all_rows}
     yield "uniform", rows[plain].spec_for(seed)
     made = rows[default].spec_for(seed)
     yield "default of 0.1", made

@@ -87,7 +87,7 @@ def one(seed: int, folder: str, scale: float | None, epochs: int) -> dict[str, A
     torch.set_num_threads(1)
     started = time.process_time()
     options = {"selection": "last"} | ({} if scale is None else {"scale": f"{scale:g}"})
-    rows = {row.key: row for row in planned("mnist", options=options).every}
+    rows = {row.key: row for row in planned("mnist", options=options).all_rows}
     spec = rows["uniform" if scale is None else "forml"].spec_for(seed)
     dataset = dataset_for(spec, folder)
     built, train, held = build(spec, dataset, "cpu"), dataset.train, dataset.validation

@@ -65,18 +65,18 @@ def _inner(name: str) -> tuple[Any, ...]:
 
 
 def test_options_are_nested_and_what_was_not_said_is_left_out():
-    given = {flag.parameter: None for flag in (*DATA_FLAGS, *TRAINING_FLAGS)}
-    given |= {"groups__below": "drop", "table__keep": "a, b", "table__drop": "", "split__test": "0.3", "limit": 0}
-    given |= {"table__drop_leaks": False, "split__validation": "v.csv", "table__delimiter": "tab", "corruptions": []}
-    assert options_given(DATA_FLAGS, given) == {
+    said = {flag.parameter: None for flag in (*DATA_FLAGS, *TRAINING_FLAGS)}
+    said |= {"groups__below": "drop", "table__keep": "a, b", "table__drop": "", "split__test": "0.3", "limit": 0}
+    said |= {"table__drop_leaks": False, "split__validation": "v.csv", "table__delimiter": "tab", "corruptions": []}
+    assert options_given(DATA_FLAGS, said) == {
         "groups": {"below": "drop"},
         "table": {"keep": ["a", "b"], "delimiter": "\t"},
         "split": {"test": 0.3, "validation": "v.csv"},
         "limit": 0,
     }
-    given |= {"method_options": ["tie=cell", "objective=mean"], "method_options__objective": "variance"}
-    given |= {"early_stopping": 0, "network__hidden": "8,4"}
-    assert options_given(TRAINING_FLAGS, given) == {
+    said |= {"method_options": ["tie=cell", "objective=mean"], "method_options__objective": "variance"}
+    said |= {"early_stopping": 0, "network__hidden": "8,4"}
+    assert options_given(TRAINING_FLAGS, said) == {
         "method_options": {"tie": "cell", "objective": "variance"},
         "early_stopping": {},
         "network": {"hidden": [8, 4]},

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairweight.data import GroupOptions, LabelOptions, Options, Split, TableOptions, load, preprocessing_from
-from fairweight.data.table.values import Seen
+from fairweight.data.table.values import TrainColumn
 from fairweight.errors import MissingColumn, SmallCell
 
 
@@ -150,7 +150,7 @@ def test_a_few_words_among_numbers_are_missing_numbers(people):
     ],
 )
 def test_decimal_commas_and_thousands(texts, form, expected):
-    seen = Seen(pd.Series(texts))
+    seen = TrainColumn(pd.Series(texts))
     assert seen.kind == ("number", form)
     assert seen.numbers.tolist() == expected
 

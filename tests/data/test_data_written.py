@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairweight.data import load, preprocessing_from
-from fairweight.data.table.values import Seen, numbers
+from fairweight.data.table.values import TrainColumn, numbers
 
 COLUMNS = {
     "percentages": (["12.5%", "3 %", "-0.5%", "100%"], [12.5, 3, -0.5, 100]),
@@ -50,7 +50,7 @@ OTHERS = {
 @pytest.mark.parametrize("case", COLUMNS)
 def test_every_entry_is_read_and_missing_ones_stay_missing(case):
     texts, expected = COLUMNS[case]
-    seen = Seen(pd.Series([*texts, None, *texts], dtype=object))
+    seen = TrainColumn(pd.Series([*texts, None, *texts], dtype=object))
     kind, form = seen.kind
     assert kind == "number"
     np.testing.assert_array_equal(seen.numbers, [*expected, np.nan, *expected])
@@ -59,14 +59,14 @@ def test_every_entry_is_read_and_missing_ones_stay_missing(case):
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_column_that_only_mostly_fits_stays_as_it_is(case):
-    assert Seen(pd.Series(OTHERS[case], dtype=object)).kind == ("category", "")
+    assert TrainColumn(pd.Series(OTHERS[case], dtype=object)).kind == ("category", "")
 
 
 def test_what_does_not_have_the_form_is_missing_later():
-    _, form = Seen(pd.Series(["12.5%", "3%"], dtype=object)).kind
+    _, form = TrainColumn(pd.Series(["12.5%", "3%"], dtype=object)).kind
     found = numbers(pd.Series(["4%", "0.04", "$4", "four", None], dtype=object), form)
     np.testing.assert_array_equal(found, [4, *[np.nan] * 4])
-    _, form = Seen(pd.Series(["$1,250", "$3"], dtype=object)).kind
+    _, form = TrainColumn(pd.Series(["$1,250", "$3"], dtype=object)).kind
     found = numbers(pd.Series(["$4", "4", "€ 4", "1,5", "2,000", "-$1"], dtype=object), form)
     np.testing.assert_array_equal(found, [4, 4, np.nan, np.nan, 2000, -1])
 

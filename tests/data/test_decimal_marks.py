@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fairweight.data import Options, TableOptions, load, preprocessing_from
-from fairweight.data.table.values import Seen, numbers, settle_ways
+from fairweight.data.table.values import TrainColumn, numbers, settle_ways
 from fairweight.errors import BadInput
 
 N = 200
@@ -37,9 +37,11 @@ EUROPEAN = table(
 )
 
 
-def settled(options: TableOptions | None = None, **columns: list[str]) -> dict[str, Seen]:
+def settled(options: TableOptions | None = None, **columns: list[str]) -> dict[str, TrainColumn]:
     options = options or TableOptions()
-    seen = {name: Seen(pd.Series(texts, dtype=object), name in options.numeric) for name, texts in columns.items()}
+    seen = {
+        name: TrainColumn(pd.Series(texts, dtype=object), name in options.numeric) for name, texts in columns.items()
+    }
     settle_ways(seen, options, ())
     return seen
 
@@ -173,7 +175,7 @@ def test_marks_that_cannot_be(given):
     ],
 )
 def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
-    column = Seen(pd.Series(cells * 20, dtype=object))
+    column = TrainColumn(pd.Series(cells * 20, dtype=object))
     settle_ways({"x": column}, TableOptions(), ())
     assert column.kind[0] == "number"
     assert column.numbers[:3].tolist() == read
@@ -189,6 +191,6 @@ def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
     ],
 )
 def test_what_no_number_is_written_like_stays_text(cells):
-    column = Seen(pd.Series(cells * 20, dtype=object))
+    column = TrainColumn(pd.Series(cells * 20, dtype=object))
     settle_ways({"x": column}, TableOptions(), ())
     assert column.kind[0] == "category"

@@ -14,7 +14,7 @@ import pytest
 from fairweight.data import Options, Split, TableOptions, load
 from fairweight.data.table import leaks
 from fairweight.data.table.read import read_frame
-from fairweight.data.table.values import Seen
+from fairweight.data.table.values import TrainColumn
 
 
 def large(rows: int) -> pd.DataFrame:
@@ -97,7 +97,7 @@ def test_ruling_a_column_out_early_changes_no_answer(wrong, way):
     names = ["male", "female"]
     told = truth.copy()
     told[draw.choice(1000, wrong, replace=False)] ^= 1
-    column = Seen(pd.Series([way.format(names[answer]) for answer in told], dtype=object))
+    column = TrainColumn(pd.Series([way.format(names[answer]) for answer in told], dtype=object))
     codes = column.factors[0]
     expected = _names_inside_slowly(codes, column.texts, truth, names)
     assert leaks._text_contains_answer(codes, column.texts, truth, names) == expected

@@ -24,7 +24,7 @@ def test_the_curve_of_a_pair_of_rates_is_the_one_that_a_minimiser_finds_row_by_r
     def loss(value):
         chance = u + (1 - u - v) / (1 + np.exp(-value[0] * said - value[1]))
         chance = np.where(given == 1, chance, 1 - chance).clip(1e-9)
-        pull = grid.FIRM * start**2 * np.log(value[0] / start) ** 2
+        pull = grid.SCALE_PULL * start**2 * np.log(value[0] / start) ** 2
         return -np.log(chance).sum() + pull / 2 + 0.25 * value[1] ** 2
 
     scale, bias = minimize(loss, [start, 0.0], bounds=[(0.05, None), (None, None)]).x
@@ -38,8 +38,8 @@ def test_the_four_ways_are_weighed_as_a_sum_over_all_pairs_of_both_groups_says()
     random = np.random.default_rng(0)
     fits = {0: 3 * random.normal(size=grid.U.shape), 1: 3 * random.normal(size=grid.U.shape)}
     edges = np.concatenate([[0.0], (grid.RATES[1:-1] + grid.RATES[2:]) / 2, [grid.RATES[-1]]])
-    prior = np.diff((1 - (1 - edges) ** grid.FALL) / (1 - (1 - edges[-1]) ** grid.FALL))
-    prior = np.concatenate([[grid.NONE], (1 - grid.NONE) * prior])
+    prior = np.diff((1 - (1 - edges) ** grid.DECAY) / (1 - (1 - edges[-1]) ** grid.DECAY))
+    prior = np.concatenate([[grid.ZERO_RATE], (1 - grid.ZERO_RATE) * prior])
     likely, many = {g: np.exp(fit) * grid.POSSIBLE for g, fit in fits.items()}, range(len(prior))
     found = np.zeros_like(grid.U)
     for i in many:
@@ -91,8 +91,8 @@ def test_the_interval_has_the_chance_of_each_row_where_rates_are_known():
     part = grid._binned(np.linspace(-3, 3, 400), (np.arange(400) % 3 == 0).astype(int))
     mean, spread = grid._expected(part)
     i, j = 8, 12
-    q = part.positive(part.opinion)[:, i, j]
-    zero, one = grid._wrong(q, grid.U[i, j], grid.V[i, j])
+    q = part.positive(part.odds)[:, i, j]
+    zero, one = grid._wrong_chances(q, grid.U[i, j], grid.V[i, j])
     place = i * len(grid.RATES) + j
     for label, chance in enumerate((zero, one)):
         draws = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairweight.errors import BadInput
-from fairweight.metrics.flip_rates import anchor_of, calibrate, drawn_at_random, drawn_together, posterior_of
+from fairweight.metrics.flip_rates import anchor_of, calibrate, drawn_at_random, posterior_of, shrinkage
 from fairweight.metrics.label_noise import label_noise
 
 APART = 3.0  # logits of two normal classes whose means lie this far apart: z has slope APART
@@ -167,13 +167,13 @@ def test_rates_that_differ_by_no_more_than_chance_are_drawn_together_and_others_
 
     rates = np.array([[0.1, 0.3], [0.15, 0.25]])
     blurred = rates + random.normal(size=(40, 2, 2)) * 0.3
-    together = drawn_together(whole(rates), whole(blurred.clip(0, 1)))
+    together = shrinkage(whole(rates), whole(blurred.clip(0, 1)))
     assert together.sum(axis=1) == pytest.approx(1.0)  # equal rates stay as they are
     assert np.ptp(together @ rates.ravel()) < 0.3 * np.ptp(rates)
     sharp = rates + random.normal(size=(40, 2, 2)) * 1e-4
     far = np.array([[0.0, 0.0], [0.2, 0.4]])
     angles = np.arcsin(np.sqrt(far.ravel()))
-    assert drawn_together(whole(far), whole(sharp)) @ angles == pytest.approx(angles, abs=0.02)
+    assert shrinkage(whole(far), whole(sharp)) @ angles == pytest.approx(angles, abs=0.02)
 
 
 def test_uniform_noise_is_ranked_as_by_the_opinion_itself():

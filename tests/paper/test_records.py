@@ -15,7 +15,7 @@ from fairweight.paper.verdict import with_statistics
 def record_of(values, size="paper", table="mnist", date="2030-01-02T03:04:05+00:00", **changes):
     """A record of these values: by row, by seed, the accuracy; the other numbers follow."""
     what = planned(table, size=size)
-    by_key = {row.key: row for row in what.every}
+    by_key = {row.key: row for row in what.all_rows}
     rows = [
         {
             "key": key,

@@ -30,7 +30,7 @@ def row_of(record, key):
 
 def test_numbers_are_those_of_the_run_folders(record, out):
     what = planned("mnist", size="quick", seeds=2, rows=ROWS, epochs=4)
-    row = next(row for row in what.every if row.key == "uniform")
+    row = next(row for row in what.all_rows if row.key == "uniform")
     values = []
     for seed in (0, 1):
         metrics = RunFolder(out / "runs" / row.spec_for(seed).folder_name).read("metrics.json")
@@ -137,7 +137,7 @@ def test_loss_ratio_is_of_the_same_runs(out, record):
     what = planned("mnist-loss-ratio", size="quick", seeds=2, rows=["uniform"], epochs=4)
     found = reproduce(what, out, jobs=1)
     assert {row["key"] for row in found["rows"]} == {"uniform", "forml-default"}  # both were there
-    row = next(row for row in what.every if row.key == "uniform")
+    row = next(row for row in what.all_rows if row.key == "uniform")
     weights = RunFolder(out / "runs" / row.spec_for(0).folder_name).read_weights()
     twos = weights["label"].astype(str) == "2"
     expected = weights.loc[twos, "ema_loss"].mean() / weights.loc[~twos, "ema_loss"].mean()
@@ -170,7 +170,7 @@ def test_a_control_that_cannot_be_computed_stops_no_other_row(out, record, tmp_p
     asked = ("uniform", "uniform-same", "class-bias")
     what = planned("cifar10", size="quick", seeds=1, rows=asked, epochs=1)
     pool = tmp_path / "pool" / "runs"
-    for row in what.asked:
+    for row in what.rows:
         if row.spec is not None:
             shutil.copytree(next((out / "runs").glob("*uniform*")), pool / row.spec_for(0).folder_name)
             about = RunFolder(pool / row.spec_for(0).folder_name)

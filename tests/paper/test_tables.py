@@ -33,9 +33,9 @@ def test_the_tables_of_the_issue_are_all_here():
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_values(name, size):
     what = planned(name, size=size)
-    keys = [row.key for row in what.every]
+    keys = [row.key for row in what.all_rows]
     assert len(set(keys)) == len(keys)
-    trained = [row for row in what.every if row.spec is not None]
+    trained = [row for row in what.all_rows if row.spec is not None]
     for row in trained:
         spec = row.spec_for(3)
         assert spec.seed == 3
@@ -44,7 +44,7 @@ def test_rows_are_values(name, size):
         options_from(spec.data)  # what is said of the data is understood
         assert set(row.against) <= set(keys)
     assert len({row.spec_for(0).fingerprint for row in trained}) == len(trained)
-    for row in what.every:
+    for row in what.all_rows:
         if row.moved is not None:
             assert {row.moved.of, row.moved.like or row.moved.of} <= set(keys)
     assert json.loads(json.dumps(what.to_dict()))["command"].startswith(f"fairweight reproduce {name}")
@@ -52,7 +52,7 @@ def test_rows_are_values(name, size):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_and_search_can_be_made(name):
-    for row in planned(name).every:
+    for row in planned(name).all_rows:
         specs = [] if row.spec is None else [row.spec, *prerequisites(row.spec)]
         for spec in specs:
             method_from(spec.method, spec.method_options, nn.Linear(4, 10), 20)
@@ -67,8 +67,8 @@ class _TenLabels:
 @pytest.mark.parametrize("name", sorted(published.tables()))
 def test_every_printed_row_has_one_of_ours_beside_it(name):
     what = planned(name)
-    ours = {row.printed for row in what.every if row.printed}
-    assert all(row.printed is None for row in what.every if row.key.endswith("-default")), "another method"
+    ours = {row.printed for row in what.all_rows if row.printed}
+    assert all(row.printed is None for row in what.all_rows if row.key.endswith("-default")), "another method"
     assert ours == set(published.tables()[name])
     printed_numbers = {key for row in published.tables()[name].values() for key in row}
     assert printed_numbers <= {number.key for number in what.table.numbers}
@@ -78,7 +78,7 @@ def test_every_printed_row_has_one_of_ours_beside_it(name):
 def test_forml_stands_three_times(name):
     """As printed, with the reverse look-ahead, and with the product's own score step."""
     specs = []
-    for row in planned(name).every:
+    for row in planned(name).all_rows:
         if row.kind == "forml" and row.spec is not None:
             specs += [spec for spec in (row.spec, *prerequisites(row.spec)) if spec.method == "forml"]
     plain = [s for s in specs if s.method_options.get("score_step", {}).get("name") == "plain"]
@@ -91,18 +91,18 @@ def test_forml_stands_three_times(name):
 
 
 def test_held_out_exemplars_bring_uniform_on_the_same_rows():
-    rows = {row.key: row for row in planned("cifar10").every}
+    rows = {row.key: row for row in planned("cifar10").all_rows}
     assert rows["uniform-same"].spec.data == rows["forml"].spec.data
     assert rows["uniform"].spec.data["exemplar"]["inside"]
     assert not rows["forml"].spec.data["exemplar"]["inside"]
-    inside = {row.key: row for row in planned("cifar10", options={"exemplar": "inside"}).every}
+    inside = {row.key: row for row in planned("cifar10", options={"exemplar": "inside"}).all_rows}
     assert "uniform-same" not in inside
     assert inside["uniform"].spec.data == inside["forml"].spec.data
 
 
 @pytest.mark.parametrize("name", ["celeba", "celeba-young", "fairface"])
 def test_faces_have_uniform_at_the_same_positive_rate(name):
-    moved = [row.moved for row in planned(name).every if row.moved is not None]
+    moved = [row.moved for row in planned(name).all_rows if row.moved is not None]
     assert len(moved) >= 3
     assert all(m.how == "rate" for m in moved)
 
@@ -112,7 +112,7 @@ def test_every_option_changes_some_run(name):
     what = planned(name)
 
     def fingerprints(options):
-        return [row.spec.fingerprint for row in planned(name, options=options).every if row.spec is not None]
+        return [row.spec.fingerprint for row in planned(name, options=options).all_rows if row.spec is not None]
 
     usual = fingerprints({})
     for option, about in what.table.known.items():
@@ -122,25 +122,25 @@ def test_every_option_changes_some_run(name):
 
 
 def test_epochs_scale_the_schedule():
-    spec = planned("cifar10").every[0].spec
+    spec = planned("cifar10").all_rows[0].spec
     assert spec.schedule == {"name": "step", "at": [60, 120, 160], "factor": 0.1}
     assert spec.epochs == 200
-    short = planned("cifar10", size="short", epochs=20).every[0].spec
+    short = planned("cifar10", size="short", epochs=20).all_rows[0].spec
     assert short.schedule == {"name": "cosine", "warm_up": 2}
     assert short.epochs == 20
-    assert planned("cifar10", epochs=20).every[0].spec.schedule["at"] == [6, 12, 16]
+    assert planned("cifar10", epochs=20).all_rows[0].spec.schedule["at"] == [6, 12, 16]
 
 
 def test_cross_entropy_is_that_of_the_exemplar_batch_as_drawn():
     """Evenly by label and group, as the paper draws it, not at the shares of the exemplar set."""
-    (row,) = [row for row in planned("meta-loss").every if row.key == "cross-entropy"]
+    (row,) = [row for row in planned("meta-loss").all_rows if row.key == "cross-entropy"]
     objective = method_from(row.spec.method, row.spec.method_options, nn.Linear(4, 2), 20).objective
     uneven = Batch(torch.zeros(2, 4), [0, 1], [0, 1], shares=torch.tensor([1.9, 0.1]))
     assert float(objective.on(torch.tensor([1.0, 3.0]), uneven)) == 2.0
 
 
 def test_condensation_builds_on_the_least_forgotten():
-    rows = {row.key: row for row in planned("condensation").every}
+    rows = {row.key: row for row in planned("condensation").all_rows}
     (chooser,) = prerequisites(rows["forml-45k"].spec_for(2))
     assert chooser.method == "forml"
     assert chooser.seed == 2
@@ -158,11 +158,11 @@ def test_a_plan_counts_the_runs_that_rows_build_on():
 
 def test_pick_and_unknown_names():
     what = planned("fairface", rows=["gender-uniform-at-gender-forml"])
-    assert [row.key for row in what.asked] == ["gender-uniform", "gender-forml", "gender-uniform-at-gender-forml"]
-    assert all(row.kind != "extra" for row in planned("cifar10").asked)
-    assert any(row.kind == "extra" for row in planned("cifar10", rows=["all"]).asked)
+    assert [row.key for row in what.rows] == ["gender-uniform", "gender-forml", "gender-uniform-at-gender-forml"]
+    assert all(row.kind != "extra" for row in planned("cifar10").rows)
+    assert any(row.kind == "extra" for row in planned("cifar10", rows=["all"]).rows)
     with pytest.raises(UnknownName, match="no row of this table"):
-        pick(what.every, ["nobody"])
+        pick(what.all_rows, ["nobody"])
     with pytest.raises(UnknownName, match="there is no table 'nosuch'"):
         planned("nosuch")
     with pytest.raises(UnknownName, match="no option 'colour'"):
@@ -188,7 +188,7 @@ def test_the_command_says_what_was_asked():
 @pytest.mark.parametrize("selection", ["best", "last"])
 def test_one_rule_chooses_the_epoch_of_every_row(selection):
     """And exemplars that are trained on do not choose: where an epoch is chosen, a fifth of them is kept back."""
-    rows = [row for row in planned("mnist", options={"selection": selection}).every if row.spec is not None]
+    rows = [row for row in planned("mnist", options={"selection": selection}).all_rows if row.spec is not None]
     assert {row.spec.early_stopping.get("metric") for row in rows} == {"accuracy" if selection == "best" else None}
     assert all(row.spec.early_stopping.get("patience", row.spec.epochs) == row.spec.epochs for row in rows)
     trained = [row.spec.rows["train"] for row in rows if row.spec.rows]
@@ -201,14 +201,14 @@ def test_the_first_option_is_the_papers_early_stopping():
 
 
 def test_fine_tuning_begins_from_the_tables_own_uniform():
-    rows = {row.key: row for row in planned("mnist").every}
+    rows = {row.key: row for row in planned("mnist").all_rows}
     assert prerequisites(rows["fine-tuned"].spec_for(3)) == (rows["uniform"].spec_for(3),)
     assert {"uniform", "exemplars-only", "fine-tuned", "exemplars-added"} <= set(rows["forml-default"].against)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist"])
 def test_class_tables_have_the_bias_that_learned_weights_must_beat(name):
-    asked = {row.key: row for row in planned(name).asked}
+    asked = {row.key: row for row in planned(name).rows}
     assert asked["class-bias-budget"].moved.fraction is None
-    every = {row.key: row.moved.fraction for row in planned(name).every if row.moved is not None}
+    every = {row.key: row.moved.fraction for row in planned(name).all_rows if row.moved is not None}
     assert every == {"class-bias-budget": None, "class-bias-quarter": 0.25, "class-bias-half": 0.5, "class-bias": 1.0}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairweight.training import _step_buffer
-from fairweight.training.history import VISIT, Dynamics, move, noted
+from fairweight.training.history import VISIT, Dynamics, add_visits, visits_of
 from fairweight.types import StepRecord, margin
 
 COUNT, SIZE = 50, 8  # the last batch of an epoch is smaller
@@ -56,9 +56,9 @@ def steps(known: str, classes: int, epochs: int = 3) -> Iterator[tuple[Tensor, S
 
 def one_by_one(dynamics: Dynamics, rows: Tensor, done: StepRecord) -> None:
     """Each sample goes into the history by itself, in the way of rows that are drawn twice."""
-    visits = noted([done])
+    visits = visits_of([done])
     for place, row in enumerate(rows.tolist()):
-        move(dynamics._history[:, row, None], visits[:, place, None], dynamics.decay)
+        add_visits(dynamics._history[:, row, None], visits[:, place, None], dynamics.decay)
 
 
 def assert_same(one: Dynamics, other: Dynamics) -> None:
@@ -156,7 +156,7 @@ def test_margin_and_lead_are_those_of_the_types_and_leave_the_record_as_it_was(
     total = (losses * weights).sum()
     visit, without = StepRecord(total, losses, weights, None, logits, labels), StepRecord(total, losses, weights)
     for visits in ([visit], [visit, visit], [without, visit]):
-        found = dict(zip(VISIT, noted(visits), strict=True))
+        found = dict(zip(VISIT, visits_of(visits), strict=True))
         margins, lead = found["margin"], found["lead"]
         rounding = 0.05 if kind == torch.bfloat16 else 1e-5  # of logits up to 20
         if len(shape) == 1 or shape[1] <= 2:

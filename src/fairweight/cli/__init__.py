@@ -75,7 +75,7 @@ class _Panelled(TyperCommand):
 
 def _register() -> None:
     """Add every verb: each file of this folder without a leading underscore holds a function of its own name."""
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name):
         if not module.name.startswith("_"):
             verb = getattr(importlib.import_module(f"{__name__}.{module.name}"), module.name)
             short = re.split(r"[:;.](?=\s|$)", inspect.getdoc(verb) or "")[0] + "."  # one line in the list of verbs
@@ -91,8 +91,8 @@ def flags() -> dict[str, str]:
     """The flag of each option, by the name that sentences have for it."""
     verbs = getattr(typer.main.get_command(app), "commands", {}).values()
     options = [entry for verb in verbs for entry in verb.params if entry.param_type_name == "option"]
-    found = {entry.name.replace("__", "."): entry.opts[0] for entry in options}
-    return {**found, "groups": found["group"]}  # as a Batch calls them
+    flags_by_name = {entry.name.replace("__", "."): entry.opts[0] for entry in options}
+    return {**flags_by_name, "groups": flags_by_name["group"]}  # as a Batch calls them
 
 
 def in_flags(sentence: str) -> str:
@@ -102,7 +102,7 @@ def in_flags(sentence: str) -> str:
 
 def flags_for_names(text: str) -> str:
     """The text, such as a note that a run keeps, with the flag of each option that it names as Python does."""
-    return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda found: flags().get(found[0], found[0]), text)
+    return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda match: flags().get(match[0], match[0]), text)
 
 
 def _flag(name: str, value: str | None) -> str:
@@ -112,7 +112,7 @@ def _flag(name: str, value: str | None) -> str:
     return name if value is None else f"{known['method_options']} {name}={value}"  # an option of the method
 
 
-class _Plain:
+class _PrintableStream:
     """A stream on which control characters are spelled: paths and names may hold any, and a terminal obeys them."""
 
     def __init__(self, unfiltered: Any) -> None:
@@ -130,8 +130,8 @@ def main() -> None:
     """Run a verb; what the user can mend is one sentence on stderr and exit status 2."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a letter shows its number, as stderr does
         sys.stdout.reconfigure(errors="backslashreplace")
-    out: Any = _Plain(sys.stdout)
-    err: Any = _Plain(sys.stderr)
+    out: Any = _PrintableStream(sys.stdout)
+    err: Any = _PrintableStream(sys.stderr)
     if sys.argv[1:2] != ["train"]:
         leave_to_the_first("only train uses several processes; the first does this alone.")
     try:

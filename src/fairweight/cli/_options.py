@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairweight.apps.trainings import Trainings
     from fairweight.runs.run_place import Watching
 
-HELD = ExitStack()  # what the command holds until it ends
+HELD = ExitStack()  # locks that the command holds until it ends
 
 
 def flag(help_text: str, *names: str, panel: str | None = None, at_least: int | None = None) -> Any:
@@ -55,18 +55,18 @@ Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPU
 
 
 def device_of(asked: str) -> str:
-    """The device to use; refused where it is not there."""
+    """Choose the device; refuse one that this machine does not have."""
     import torch
 
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     try:
-        found = torch.device(asked)
-        least = there[found.type]
+        device = torch.device(asked)
+        count = counts[device.type]
     except (RuntimeError, KeyError):
         raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.") from None
-    if (found.index or 0) >= least:
+    if (device.index or 0) >= count:
         raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     return asked
 

@@ -1,4 +1,4 @@
-"""From what is typed after a flag to a value."""
+"""Turn the text after a flag into a value."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def duration(text: str, flag: str) -> float:
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
     try:
-        found = float(number) * units[unit]
+        seconds = float(number) * units[unit]
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
         raise BadInput(f"{flag} {text}: give a time such as {flag} 90s, {flag} 5m or {flag} 1h.")
-    return found
+    return seconds
 
 
 def whole_numbers(text: str, flag: str) -> list[int]:
     """The numbers from 1 in "64,64", "64-64" or "3x32x32"."""
     try:
-        found = [int(word) for word in text.replace("-", ",").replace("x", ",").split(",")]
+        numbers = [int(word) for word in text.replace("-", ",").replace("x", ",").split(",")]
     except ValueError:
-        found = [0]
-    if min(found) < 1:
+        numbers = [0]
+    if min(numbers) < 1:
         raise BadInput(f"{flag} {text}: give whole numbers from 1 with commas between them, such as 64,64.")
-    return found
+    return numbers
 
 
 def delimiter(text: str, flag: str = "") -> str:
@@ -68,25 +68,25 @@ def stopping(patience: int, flag: str) -> dict[str, Any]:
 
 def assigned(entries: list[str], flag: str) -> dict[str, Any]:
     """Values from entries such as "tie=cell" or "score_step.rate=0.1"; a value is JSON where it can be read as such."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in pairs(entries, flag, f"{flag} name=value, such as {flag} tie=cell"):
-        place = found
+        place = values
         *outer, last = name.split(".")
         for part in outer:
             place = place.setdefault(part, {})
             if not isinstance(place, dict):
                 raise BadInput(f"{flag} {name}: {part} was given a value of its own before; give one or the other.")
         place[last] = _json_or_text(text)
-    return found
+    return values
 
 
-def pairs(entries: list[str], flag: str, form: str) -> list[tuple[str, str]]:
-    """Names and values of entries such as "tie=cell"; form: how to write one."""
-    found = [tuple(part.strip() for part in entry.partition("=")) for entry in entries]
-    for entry, (name, _, value) in zip(entries, found, strict=True):
+def pairs(entries: list[str], flag: str, usage: str) -> list[tuple[str, str]]:
+    """Names and values of entries such as "tie=cell"; usage: how to write one."""
+    parts = [tuple(part.strip() for part in entry.partition("=")) for entry in entries]
+    for entry, (name, _, value) in zip(entries, parts, strict=True):
         if not name or not value:
-            raise BadInput(f"{flag} {entry}: write {form}.")
-    return [(name, value) for name, _, value in found]
+            raise BadInput(f"{flag} {entry}: write {usage}.")
+    return [(name, value) for name, _, value in parts]
 
 
 def _json_or_text(text: str) -> Any:

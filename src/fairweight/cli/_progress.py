@@ -36,7 +36,7 @@ class RunsProgress(Watcher):
         self._part.pop(outcome.spec.fingerprint, None)
         name = self.names.get(outcome.spec.fingerprint, f"{outcome.spec.method}, seed {outcome.spec.seed}")
         left = time_left(self._started, self._done, self._total - self._done, "; ")
-        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}{left}"
+        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_describe(outcome, name)}{left}"
         if self._bar is None:
             print(line, file=self.stream, flush=True)
         elif outcome.error is not None:
@@ -53,11 +53,11 @@ class RunsProgress(Watcher):
             self._bar.update(0, completed=self._done + sum(self._part.values()), note=note)
 
 
-def _became(outcome: Outcome, name: str) -> str:
+def _describe(outcome: Outcome, name: str) -> str:
     if outcome.error is not None:
         return f"FAILED {name}: {outcome.error}"
     metrics = RunFolder(outcome.folder).read(METRICS)
     tprd = metrics.get("tprd")
     numbers = f"accuracy {100 * metrics['accuracy']:.2f} %" + ("" if tprd is None else f", TPRD {100 * tprd:.2f} %")
-    took = "found" if outcome.reused else f"trained in {outcome.seconds:.0f} s"
-    return f"{took} {name}: {numbers}"
+    verb = "found" if outcome.reused else f"trained in {outcome.seconds:.0f} s"
+    return f"{verb} {name}: {numbers}"

@@ -18,12 +18,12 @@ SECONDS = 1800  # that ranks wait for each other: one may read data much longer 
 
 
 def started_by_torchrun() -> bool:
-    """Whether torchrun has started several of us."""
+    """True if torchrun has started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 def leave(status: int) -> None:
-    """End a rank at once, with all said: torch may abort one while its interpreter ends."""
+    """End a rank at once, after its output is written: torch may abort one while its interpreter ends."""
     if started_by_torchrun():
         sys.stdout.flush()
         sys.stderr.flush()
@@ -45,7 +45,7 @@ def device_of_rank(device: str) -> str:
 
 @contextmanager
 def together(device: str) -> Iterator[Ranks | None]:
-    """Join the processes that torchrun has started; all but the first are silent, an error of one is that of all."""
+    """Join the processes that torchrun has started; all but the first are silent, and an error in one ends all."""
     if not started_by_torchrun():
         yield None
         return
@@ -63,9 +63,9 @@ def together(device: str) -> Iterator[Ranks | None]:
         assert ranks is not None
         with ExitStack() as stack:
             if not ranks.first:
-                nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-                stack.enter_context(redirect_stdout(nowhere))
-                stack.enter_context(redirect_stderr(nowhere))
+                null = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+                stack.enter_context(redirect_stdout(null))
+                stack.enter_context(redirect_stderr(null))
             stack.enter_context(ranks.together())
             yield ranks
             if dist.is_initialized():
@@ -95,9 +95,9 @@ def own_folder(ranks: Ranks | None, folder: Path) -> Iterator[Path]:
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="fairweight_rank_") as scratch:
-        mine = folder if ranks.first else Path(scratch) / folder.name
+        of_rank = folder if ranks.first else Path(scratch) / folder.name
         ranks.agree()
         if not ranks.first and folder.is_dir():
-            shutil.copytree(folder, mine)
+            shutil.copytree(folder, of_rank)
         ranks.agree()  # from here on the first one writes
-        yield mine
+        yield of_rank

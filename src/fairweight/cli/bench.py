@@ -35,39 +35,39 @@ def bench(
     from fairweight.runs.own_model import model_from
     from fairweight.runs.provenance import provenance
 
-    where = opt.device_of(device)
-    width = width or (16 if where == "cpu" else 64)
+    device = opt.device_of(device)
+    width = width or (16 if device == "cpu" else 64)
     torch.manual_seed(seed)
-    net = laid_out(model_from(model) if model else ResNet18(10, width=width), where)
-    train, held = batches_for(net, shape, inputs, (batch, exemplars), where)
+    net = laid_out(model_from(model) if model else ResNet18(10, width=width), device)
+    train, exemplar = batches_for(net, shape, inputs, (batch, exemplars), device)
     folder = RunFolder(out)
     folder.make()  # before minutes of measuring, and after a model that is not there
-    say = (lambda _: None) if json else opt.tell
+    tell = (lambda _: None) if json else opt.tell
     name = model or f"ResNet-18, {width} wide"
-    say(f"{name}: {batch} training samples and {exemplars} exemplars a step, on {where}.")
+    tell(f"{name}: {batch} training samples and {exemplars} exemplars a step, on {device}.")
 
-    def tell(timing: app.Timing) -> None:
+    def show_timing(timing: app.Timing) -> None:
         took = "refused" if timing.median_ms is None else f"{timing.median_ms:.1f} ms"
         opt.tell(f"  {timing.name}, {timing.regime}: {took}")
 
-    limit = seconds if where == "cpu" else math.inf  # on a GPU most of the time is compiling, which is done once
-    longer = f"to end in about {seconds:.0f} seconds; --seconds gives it longer."
-    if where == "cpu":
-        train, held = app.shortened(net, train, held, limit)
+    limit = seconds if device == "cpu" else math.inf  # on a GPU most of the time is compiling, which is done once
+    advice = f"to end in about {seconds:.0f} seconds; --seconds gives it longer."
+    if device == "cpu":
+        train, exemplar = app.shortened(net, train, exemplar, limit)
     if len(train) < batch:
-        say(f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, {longer}")
-    results = app.bench(net, train, held, repeats=repeats, bf16=bf16, seconds=limit, tell=tell)
-    short = [r for r in results if r.median_ms is not None and r.n < repeats]
-    if short or any(r.refusal and r.refusal.startswith("left out") for r in results):
-        say(f"{len(short)} ways were timed on fewer than {repeats} steps {longer}")
+        tell(f"Shortened to {len(train)} training samples and {len(exemplar)} exemplars a step, {advice}")
+    results = app.bench(net, train, exemplar, repeats=repeats, bf16=bf16, seconds=limit, tell=show_timing)
+    cut = [r for r in results if r.median_ms is not None and r.n < repeats]
+    if cut or any(r.refusal and r.refusal.startswith("left out") for r in results):
+        tell(f"{len(cut)} ways were timed on fewer than {repeats} steps {advice}")
     record = {
         "kind": "bench",
         "model": model or f"ResNet18(width={width})",
         "batch": len(train),
-        "exemplars": len(held),
+        "exemplars": len(exemplar),
         "bf16": bf16,
         "results": [r.to_dict() for r in results],
-        **provenance(where),
+        **provenance(device),
     }
     folder.write("bench.json", record)
     opt.show(record, f"{app.text(results)}\nRecord: {out / 'bench.json'}", json)

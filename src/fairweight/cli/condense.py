@@ -41,8 +41,8 @@ def condense(
     values, text = written.to_dict(), ""
     if retrain:
         trainings = opt.trainings(seeds, seed, jobs, device, data_dir)
-        found = train_again(written, trainings, network=network, trust_code=trust_code)
-        values |= found.to_dict()
-        text = found.text()
+        result = train_again(written, trainings, network=network, trust_code=trust_code)
+        values |= result.to_dict()
+        text = result.text()
     if json or retrain:
         opt.show(values, text, json)

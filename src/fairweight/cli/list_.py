@@ -26,7 +26,7 @@ def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: op
 
     entries: dict[str, dict[str, Any]] = {}
     if kind == "criteria":
-        entries = {name: {"summary": one.sentence, "wanted_by": one.wanted_by} for name, one in CRITERIA.items()}
+        entries = {name: {"summary": c.sentence, "wanted_by": c.wanted_by} for name, c in CRITERIA.items()}
     else:
         folder = _FOLDERS[kind]
         for name in catalog.names(folder):
@@ -35,10 +35,10 @@ def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: op
             entries[name] = {"summary": catalog.summary(folder, name), **({"paper": paper} if paper else {})}
             if kind == "methods":
                 entries[name]["needs"] = sorted(getattr(plug_in, "needs", ()))
-    width, shown = max(map(len, entries), default=0) + 2, []
+    width, rows = max(map(len, entries), default=0) + 2, []
     for name, entry in entries.items():
         needs = ", ".join(_NEEDS[need] for need in entry.get("needs", ()))
         lines = [entry["summary"], f"for {entry['wanted_by']}" if "wanted_by" in entry else "", entry.get("paper", "")]
         lines += [f"needs: {needs}"] if needs else []
-        shown += [f"{'' if place else name:{width}s}{line}" for place, line in enumerate(filter(None, lines))]
-    opt.show(entries, "\n".join(shown), json)
+        rows += [f"{'' if place else name:{width}s}{line}" for place, line in enumerate(filter(None, lines))]
+    opt.show(entries, "\n".join(rows), json)

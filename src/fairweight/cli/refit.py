@@ -28,15 +28,15 @@ def refit(
     from fairweight.cli import in_flags
     from fairweight.runs.folder import METRICS, RunFolder
 
-    started, where = time.monotonic(), opt.device_of(device)
+    started, device = time.monotonic(), opt.device_of(device)
     opt.introduce(run, source=True)
     prepared, folder = prepare_refit(
-        run, out, seed=seed, device=where, data_dir=data_dir, network=network, trust_code=trust_code
+        run, out, seed=seed, device=device, data_dir=data_dir, network=network, trust_code=trust_code
     )
     before = RunFolder(run).read(METRICS)
     opt.hold(folder)
-    opt.begin(prepared, folder, where, json, fresh=fresh)
-    done = run_train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
+    opt.begin(prepared, folder, device, json, fresh=fresh)
+    result = run_train(prepared, folder, device=device, baseline=not no_baseline, watching=opt.epochs_shown(json))
     gap = "–" if before["tprd"] is None else f"{100 * before['tprd']:.2f}"
-    first = f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points."
-    opt.show(done.to_dict(), f"{text.closing(done, time.monotonic() - started, in_flags)}\n{first}", json)
+    source_run = f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points."
+    opt.show(result.to_dict(), f"{text.closing(result, time.monotonic() - started, in_flags)}\n{source_run}", json)

@@ -37,8 +37,8 @@ def reproduce(
         from fairweight.paper.records import grouped, read_all
         from fairweight.paper.status import standings, status_text
 
-        found = standings(grouped(read_all(records)))
-        opt.show({"tables": [vars(one) for one in found]}, status_text(found), json)
+        states = standings(grouped(read_all(records)))
+        opt.show({"tables": [vars(state) for state in states]}, status_text(states), json)
         return
     if not table:
         raise BadInput("name a table, one of `fairweight list tables`; --status says what became of each.")
@@ -54,14 +54,14 @@ def reproduce(
     from fairweight.paper.plan import planned
     from fairweight.paper.reproduce import reproduce as run_table
 
-    what = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
+    table_plan = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
     if plan:
-        opt.show(what.to_dict(), what.text(), json)
+        opt.show(table_plan.to_dict(), table_plan.text(), json)
         return
     opt.quiet()
     place: dict[str, Any] = {"device": opt.device_of(device), "data_dir": data_dir, "download": download}
-    place |= {"engine": engine, "jobs": jobs, "watcher": RunsProgress(what.run_names())}
-    record = run_table(what, out, keep=lambda so_far: kept.keep(so_far, records), **place)
+    place |= {"engine": engine, "jobs": jobs, "watcher": RunsProgress(table_plan.run_names())}
+    record = run_table(table_plan, out, keep=lambda so_far: kept.keep(so_far, records), **place)
     path = kept.keep(record, records)
     opt.show(record, f"{text_of(record)}\n\nRecord: {path}   Run folders: {Path(out) / 'runs'}", json)
     opt.refuse_failed(record)

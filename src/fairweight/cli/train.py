@@ -46,8 +46,8 @@ def train(
     data, training, search = (options_given(flags, given) for flags in (DATA_FLAGS, TRAINING_FLAGS, SEARCH_FLAGS))
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
-    for flag, other in (("--give-up", give_up != GIVE_UP), ("--strengths", strengths != STRENGTHS)):
-        if other and not trade_off:
+    for flag, changed in (("--give-up", give_up != GIVE_UP), ("--strengths", strengths != STRENGTHS)):
+        if changed and not trade_off:
             raise BadInput(f"{flag} is for --trade-off alone; add --trade-off, or leave it out.")
     sweep = numbers(strengths, "--strengths") if trade_off else None
 
@@ -64,7 +64,7 @@ def train(
     search["groups_at_prediction"] = groups_at_prediction
     request = app.TrainRequest(source, label, group, method, seed, data, training, **search)
     opt.show_log()
-    shown = opt.epochs_shown(json)
+    watching = opt.epochs_shown(json)
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
         prepared = app.prepare(request, device=where, data_dir=data_dir, download=download)
@@ -81,10 +81,10 @@ def train(
         opt.begin(prepared, folder, where, json, fresh=fresh, sweep=sweep is not None)
         if specs is None:
             prepared, tell = prepared.within(time.monotonic() - started), None if json else opt.candidate_shown
-            done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
-            values = done.to_dict()
+            result = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=watching, tell=tell)
+            values = result.to_dict()
         else:
-            done, values = run_sweep(prepared, folder, specs, give_up, device=where, watching=shown)
+            result, values = run_sweep(prepared, folder, specs, give_up, device=where, watching=watching)
             if not json:
                 print(text.front(values))
-        opt.show(values, text.closing(done, time.monotonic() - started, in_flags), json)
+        opt.show(values, text.closing(result, time.monotonic() - started, in_flags), json)

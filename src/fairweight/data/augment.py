@@ -51,12 +51,12 @@ class Shift:
         return _moved(inputs, (self,), generator)
 
     def move(self, places: Places, size: tuple[int, int], generator: torch.Generator) -> Places:
-        count, where = len(places.rows), generator.device
-        starts = torch.randint(0, 2 * self.pixels + 1, (2, count), generator=generator, device=where)
+        count, device = len(places.rows), generator.device
+        starts = torch.randint(0, 2 * self.pixels + 1, (2, count), generator=generator, device=device)
 
         def cropped(axis: Tensor, start: Tensor, length: int) -> Tensor:
             around = functional.pad(axis, [self.pixels] * 2, value=length)  # [B, length + 2p]
-            return around.gather(1, start[:, None] + torch.arange(length, device=where))
+            return around.gather(1, start[:, None] + torch.arange(length, device=device))
 
         return Places(cropped(places.rows, starts[0], size[0]), cropped(places.columns, starts[1], size[1]))
 
@@ -85,14 +85,15 @@ def _moved(inputs: Tensor, steps: Sequence[Flip | Shift], generator: torch.Gener
     if inputs.ndim != 4:
         raise BadInput(f"augmentation takes images [B, C, H, W] and was given {tuple(inputs.shape)}.")
     count, channels, height, width = inputs.shape
-    where = generator.device
+    device = generator.device
     places = Places(
-        torch.arange(height, device=where).expand(count, height), torch.arange(width, device=where).expand(count, width)
+        torch.arange(height, device=device).expand(count, height),
+        torch.arange(width, device=device).expand(count, width),
     )
     for step in steps:
         places = step.move(places, (height, width), generator)
-    there = sent(torch.cat(places, dim=1), inputs.device)  # [B, H + W], one copy
-    rows, columns = there[:, :height], there[:, height:]
+    sources = sent(torch.cat(places, dim=1), inputs.device)  # [B, H + W], one copy
+    rows, columns = sources[:, :height], sources[:, height:]
     if not any(isinstance(step, Shift) for step in steps):  # columns as they were, or all the other way round
         return torch.where((columns[:, 0] > 0)[:, None, None, None], inputs.flip(3), inputs)
     across = columns[:, None, None, :].expand(-1, channels, height, -1)  # [B, C, H, W]

@@ -26,13 +26,13 @@ class Marks:
     keep: Tensor  # [N] bool
 
     def label(self, name: str) -> int:
-        return _place("label", name, self.label_names)
+        return _code("label", name, self.label_names)
 
     def members(self, group: str, label: str | None) -> Tensor:  # [M]
         if self.groups is None:
             raise MissingGroups("this corruption acts on a group, and the data has none; name a group column.")
-        found = self.groups == _place("group", group, self.group_names)
-        return (found if label is None else found & (self.labels == self.label(label))).nonzero().flatten()
+        in_group = self.groups == _code("group", group, self.group_names)
+        return (in_group if label is None else in_group & (self.labels == self.label(label))).nonzero().flatten()
 
     def relabelled(self, rows: Tensor, labels: Tensor | int) -> Marks:
         new = self.labels.clone()
@@ -45,11 +45,13 @@ class Marks:
         return self.relabelled(rows, (self.labels[rows] + step) % len(self.label_names))
 
 
-# Damage that depends on the marks and the generator alone; what was given stays as it is.
+# Gives damaged marks, by the marks and the generator alone; the marks that it was given stay as they are.
 Corruption: TypeAlias = Callable[[Marks, torch.Generator], Marks]
 
 
 class _Shares:
+    """Refuses shares that are not from 0 to 1."""
+
     def __post_init__(self) -> None:
         shares = {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
         shares |= {f"fractions[{name!r}]": share for name, share in vars(self).get("fractions", {}).items()}
@@ -66,7 +68,7 @@ class OneClass(_Shares):
     fraction: float = 0.2
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        return marks.relabelled(_some(len(marks.labels), self.fraction, generator), marks.label(self.label))
+        return marks.relabelled(_draw_fraction(len(marks.labels), self.fraction, generator), marks.label(self.label))
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class UniformFlips(_Shares):
     fraction: float = 0.2
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        return marks.flipped(_some(len(marks.labels), self.fraction, generator), generator)
+        return marks.flipped(_draw_fraction(len(marks.labels), self.fraction, generator), generator)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class PairFlips(_Shares):
         new = marks
         for old, partner in sorted((to or {k: (k + 1) % classes for k in range(classes)}).items()):
             rows = (marks.labels == old).nonzero().flatten()
-            new = new.relabelled(rows[_some(len(rows), self.fraction, generator)], partner)
+            new = new.relabelled(rows[_draw_fraction(len(rows), self.fraction, generator)], partner)
         return new
 
 
@@ -106,7 +108,7 @@ class GroupFlips(_Shares):
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
         for name, fraction in sorted(self.fractions.items()):  # groups share no row: the order of flips is all one
             rows = marks.members(name, self.label)
-            marks = marks.flipped(rows[_some(len(rows), fraction, generator)], generator)
+            marks = marks.flipped(rows[_draw_fraction(len(rows), fraction, generator)], generator)
         return marks
 
 
@@ -121,7 +123,7 @@ class GroupImbalance(_Shares):
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
         rows = marks.members(self.group, self.label)
         keep = marks.keep.clone()
-        keep[rows[_some(len(rows), 1.0 - self.keep, generator)]] = False
+        keep[rows[_draw_fraction(len(rows), 1.0 - self.keep, generator)]] = False
         return replace(marks, keep=keep)
 
 
@@ -135,7 +137,7 @@ class HiddenGroups(_Shares):
         if marks.groups is None:
             raise MissingGroups("no group labels to hide: the data has none; name a group column.")
         groups = marks.groups.clone()
-        groups[_some(len(groups), self.fraction, generator)] = -1
+        groups[_draw_fraction(len(groups), self.fraction, generator)] = -1
         return replace(marks, groups=groups)
 
 
@@ -151,26 +153,26 @@ def parse(text: str) -> Corruption:
     if kind not in KINDS:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
     hints = get_type_hints(KINDS[kind])
-    form = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
+    usage = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
     mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), None)
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
         field_name = name if name in hints and name != mapping else mapping
         if not equals or field_name is None:
-            raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
+            raise BadInput(f"{text!r} has no meaning at {entry!r}; write {usage}.")
         try:
-            plain = float(value) if "float" in str(hints[field_name]) else value
+            parsed = float(value) if "float" in str(hints[field_name]) else value
         except ValueError as error:
             raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
         if field_name == mapping:
-            arguments.setdefault(field_name, {})[name] = plain
+            arguments.setdefault(field_name, {})[name] = parsed
         else:
-            arguments[name] = plain
+            arguments[name] = parsed
     try:
         return KINDS[kind](**arguments)  # type: ignore[no-any-return]
     except TypeError as error:
-        raise BadInput(f"{text!r} leaves something out; write {form}.") from error
+        raise BadInput(f"{text!r} leaves something out; write {usage}.") from error
 
 
 def to_dict(corruption: Corruption) -> dict[str, Any]:
@@ -181,16 +183,17 @@ def to_dict(corruption: Corruption) -> dict[str, Any]:
 
 def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
     """Say what a corruption changed."""
-    kind, *words = to_dict(corruption).items()
+    values = to_dict(corruption)
+    name = values.pop("kind")
     counts = {
         "labels are now wrong": (before.labels != after.labels).sum(),
         "rows were dropped": (before.keep & ~after.keep).sum(),
     }
     if before.groups is not None and after.groups is not None:
         counts["group labels were hidden"] = ((before.groups >= 0) & (after.groups < 0)).sum()
-    done = [f"{int(count):,} of {len(before.labels):,} {what}" for what, count in counts.items() if count > 0]
-    how = ", ".join(f"{key}={value}" for key, value in words)
-    return f"Corruption {kind[1]} ({how}): {', '.join(done) or 'nothing changed'}."
+    changes = [f"{int(count):,} of {len(before.labels):,} {what}" for what, count in counts.items() if count > 0]
+    settings = ", ".join(f"{key}={value}" for key, value in values.items())
+    return f"Corruption {name} ({settings}): {', '.join(changes) or 'nothing changed'}."
 
 
 def corrupt_parts(
@@ -231,12 +234,12 @@ def corrupt_parts(
     return damaged, pool.labels[torch.searchsorted(pool.rows, damaged["train"].rows)]
 
 
-def _place(what: str, name: str, names: tuple[str, ...]) -> int:
+def _code(what: str, name: str, names: tuple[str, ...]) -> int:
     if str(name) not in names:
         raise UnknownName(f"the corruption names the {what} {name!r}; choose from: {', '.join(names)}.")
     return names.index(str(name))
 
 
-def _some(count: int, fraction: float, generator: torch.Generator) -> Tensor:
+def _draw_fraction(count: int, fraction: float, generator: torch.Generator) -> Tensor:
     """Draw a fraction of so many rows, rounded down as in N/5, without replacement."""  # [M]
     return choose(count, math.floor(count * fraction + 1e-9), generator)

@@ -99,8 +99,8 @@ def load(
         >>> data.label_names, data.group_names, len(data.train) + len(data.test) < 200
         (('no', 'yes'), ('F', 'M'), True)
     """
-    wanted = None if label is None else printable(str(label))  # as columns are called
-    request = Request(wanted, _group_columns(group), folders(data_dir), download, seed, options or Options())
+    label_name = None if label is None else printable(str(label))  # as columns are called
+    request = Request(label_name, _group_columns(group), folders(data_dir), download, seed, options or Options())
     with bounded(request.options.max_file_gb):
         return _assemble(find(source, request), request)
 
@@ -111,11 +111,11 @@ def preprocessing_from(values: Mapping[str, Any]) -> Preprocessing:
     if values.get("kind") not in kinds:
         raise BadInput(f"no preprocessing is of the kind {values.get('kind')!r}; it was written by another version.")
     try:
-        made: Preprocessing = kinds[values["kind"]].from_dict(dict(values))
+        preprocessing: Preprocessing = kinds[values["kind"]].from_dict(dict(values))
     except TypeError as error:  # an entry more than the class has
         unknown = f"the preprocessing has an entry that is not known ({first_line(error)})"
         raise BadInput(f"{unknown}; it was written by another version.") from error
-    return made
+    return preprocessing
 
 
 def _group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ...] | None:
@@ -130,17 +130,12 @@ def _assemble(found: Found, request: Request) -> Dataset:
     """Turn rows into samples, in an order that lets no part leak into another."""
     options = request.options
     if found.kind == "table" and options.image is not None:
-        usual, named = vars(ImageOptions()), vars(options.image)
-        changed = next((name for name in usual if usual[name] != named[name]), "memory_gb")
-        raise BadInput(
-            f"{option(f'image.{changed}')} is for images, and {found.name} is a table; leave it out, or name the "
-            f"column of image files with {option('image.file_column')}."
-        )
+        _refuse_image_options(found.name, options.image)
     group_options, split = options.groups or found.groups, options.split or found.split
     exemplar = options.exemplar or found.exemplar
     label = found.label if request.label is None else request.label
-    columns_there = found.parts["train"].names()
-    columns = _whole(found.group if request.group is None else request.group, columns_there)
+    present = found.parts["train"].names()
+    columns = _rejoin_comma_names(found.group if request.group is None else request.group, present)
     if label in columns:
         raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
     notes = list(found.notes)
@@ -152,7 +147,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
     names = labels.names, () if groups is None else groups.names
 
-    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split, notes)
+    given = by_column(_usable_parts(found, labels, groups, request, notes), found.parts["train"], split, notes)
     parts = divide(given, split, exemplar, request.seed, names, notes)
     parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed, notes)
 
@@ -162,8 +157,8 @@ def _assemble(found: Found, request: Request) -> Dataset:
     if found.kind == "image":
         samples, preprocessing = image_samples(found.parts, parts, meaning, found.image, notes)
     else:
-        never = (label, *(() if options.table.group_in_inputs else columns))
-        exclude = {*found.exclude, split.column or label, *(source_column(columns_there, name) for name in never)}
+        not_inputs = (label, *(() if options.table.group_in_inputs else columns))
+        exclude = {*found.exclude, split.column or label, *(source_column(present, name) for name in not_inputs)}
         samples, preprocessing = table_samples(found.parts, parts, meaning, options.table, sorted(exclude), notes)
     cells = [f"{count:,} with {name}" for name, count in parts["train"].cells(*names).items()]
     notes += [f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else []
@@ -171,15 +166,6 @@ def _assemble(found: Found, request: Request) -> Dataset:
         notes.append("Warning: no validation row has a group label: the best epoch has the lowest mean loss.")
     notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.items()) + ".")
     settled = replace(options, groups=group_options, split=split.settled(), exemplar=exemplar, image=found.image)
-    spec = {
-        "source": found.name,
-        "content": {name: rows.digest() for name, rows in found.parts.items()},
-        "label": label,
-        "group": list(columns),
-        "seed": request.seed,
-        "options": _plain(settled),
-        "corruptions": [to_dict(corruption) for corruption in options.corruptions],
-    }
     files = found.parts["train"].files
     return Dataset(
         found.name,
@@ -194,52 +180,76 @@ def _assemble(found: Found, request: Request) -> Dataset:
         rows={name: part.rows for name, part in parts.items()},
         true_labels=true_labels,
         notes=tuple(notes),
-        spec=spec,
+        spec=_spec(found, label, columns, request.seed, settled),
         files=() if files is None else tuple(files[row] for row in parts["train"].rows.tolist()),
     )
 
 
-def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+def _refuse_image_options(table: str, image: ImageOptions) -> None:
+    usual, given = vars(ImageOptions()), vars(image)
+    changed = next((name for name in usual if usual[name] != given[name]), "memory_gb")
+    raise BadInput(
+        f"{option(f'image.{changed}')} is for images, and {table} is a table; leave it out, or name the "
+        f"column of image files with {option('image.file_column')}."
+    )
+
+
+def _rejoin_comma_names(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
     """Take a name with commas in it for one column, where the names between them are no columns."""
     if len(columns) < 2 or all(source_column(names, column) in names for column in columns):
         return columns
-    asked = ",".join(columns)
-    found = next((name for name in names if ",".join(part.strip() for part in name.split(",")) == asked), None)
-    return columns if found is None else (found,)
+    joined = ",".join(columns)
+    whole = next((name for name in names if ",".join(part.strip() for part in name.split(",")) == joined), None)
+    return columns if whole is None else (whole,)
 
 
-def _given(
+def _usable_parts(
     found: Found, labels: Encoded, groups: Encoded | None, request: Request, notes: list[str]
 ) -> dict[str, Marked]:
-    given: dict[str, Marked] = {}
+    """Keep the rows of each part that can be learned from, at most so many as the limit says."""
+    parts: dict[str, Marked] = {}
     limit = request.options.limit
     for name, span in spans(found.parts).items():
         rows = found.parts[name]
-        known, grouped = labels.codes[span], None if groups is None else groups.codes[span]
-        keep = known >= 0 if grouped is None else (known >= 0) & (grouped != OUT)
-        if rows.pixels is not None and (bad := rows.pixels.unreadable(notes)):
-            keep[torch.tensor(list(bad))] = False
-            which = f" ({listing([rows.files[row] for row in sorted(bad)], 5)})" if rows.files else ""
-            images, are = ("image", "is") if len(bad) == 1 else ("images", "are")
-            lost = f"{len(bad):,} {images} of {name}"
+        codes, group_codes = labels.codes[span], None if groups is None else groups.codes[span]
+        keep = codes >= 0 if group_codes is None else (codes >= 0) & (group_codes != OUT)
+        if rows.pixels is not None and (unreadable := rows.pixels.unreadable(notes)):
+            keep[torch.tensor(list(unreadable))] = False
+            which = f" ({listing([rows.files[row] for row in sorted(unreadable)], 5)})" if rows.files else ""
+            images, are = ("image", "is") if len(unreadable) == 1 else ("images", "are")
+            lost = f"{len(unreadable):,} {images} of {name}"
             notes.append(f"Warning: {lost} cannot be decoded or {are} not there: left out{which}.")
-        part = Marked(torch.arange(len(rows)), known, grouped, origin=name).take(keep)
+        part = Marked(torch.arange(len(rows)), codes, group_codes, origin=name).take(keep)
         if limit is not None and limit < len(part):
             sizes = proportional(part.strata(), limit / len(part), parts=4)
             part = part.take(by_stratum(part.strata(), sizes, stream(request.seed, "limit", name)))
             notes.append(f"Only {len(part):,} of {len(rows):,} rows of {name} are used, stratified by cell (limit).")
-        given[name] = part
-    if len(given["train"]) == 0:
+        parts[name] = part
+    if len(parts["train"]) == 0:
         raise UnreadableImage("no row of train is left to learn from; see what was left out and why.")
-    return given
+    return parts
 
 
-def _plain(options: Options) -> dict[str, Any]:
+def _spec(found: Found, label: str, columns: Sequence[str], seed: int, options: Options) -> dict[str, Any]:
+    """List what determines the data set, as plain values."""
+    return {
+        "source": found.name,
+        "content": {name: rows.digest() for name, rows in found.parts.items()},
+        "label": label,
+        "group": list(columns),
+        "seed": seed,
+        "options": _determining_options(options),
+        "corruptions": [to_dict(corruption) for corruption in options.corruptions],
+    }
+
+
+def _determining_options(options: Options) -> dict[str, Any]:
     """Keep of the options what determines the samples; where and how quickly they are read does not."""
     values = asdict(replace(options, corruptions=()))
-    how = ("cache", "cache_dir", "workers", "memory_gb", "root", "max_megapixels")
-    unsaid = [name for name in ("decimal", "thousands") if values["table"][name] is None]  # as before there were these
-    for part, names in ((values, ("corruptions", "max_file_gb")), (values["image"], how), (values["table"], unsaid)):
+    reading = ("cache", "cache_dir", "workers", "memory_gb", "root", "max_megapixels")
+    # Left out where not set, so that a data set keeps the fingerprint that it had before there were these options.
+    unset = [name for name in ("decimal", "thousands") if values["table"][name] is None]
+    for part, names in ((values, ("corruptions", "max_file_gb")), (values["image"], reading), (values["table"], unset)):
         for name in names:
             part.pop(name)
     # Rows from files of their own are in the content; where those files lie is not part of it.

@@ -1,4 +1,4 @@
-"""The doors through which files are opened: a file that is not what it says is refused in one sentence.
+"""Opens and reads files safely: a file that is not what it says is refused in one sentence.
 
 Only regular files are opened, and only up to a size: a pipe or a device never ends, and a few packed megabytes may
 unpack to more than the machine has.
@@ -24,22 +24,22 @@ from fairweight.errors import BadInput, MissingData, UnreadableFile, option
 MAX_FILE_GB = 2.0
 _GB = 1_000_000_000
 _GZIP = b"\x1f\x8b"
-_RATIO = 1032  # deflate packs no tighter, so a small enough file needs no counting
+_MAX_RATIO = 1032  # deflate packs no tighter, so a small enough file needs no counting
 _CHUNK = 1 << 20
-_MOST: ContextVar[float] = ContextVar("fairweight_max_file_gb", default=MAX_FILE_GB)
+_MAX_GB: ContextVar[float] = ContextVar("fairweight_max_file_gb", default=MAX_FILE_GB)
 
 
 @contextlib.contextmanager
 def bounded(gigabytes: float | None) -> Iterator[None]:
     """Read files of up to this size while the block runs, unpacked; None: as it was."""
-    most = _MOST.get() if gigabytes is None else gigabytes
-    if not 0 < most < 1e6:
+    limit = _MAX_GB.get() if gigabytes is None else gigabytes
+    if not 0 < limit < 1e6:
         raise BadInput(f"{option('max_file_gb')} is {gigabytes}; give a number above 0, below a million.")
-    token = _MOST.set(most)
+    token = _MAX_GB.set(limit)
     try:
         yield
     finally:
-        _MOST.reset(token)
+        _MAX_GB.reset(token)
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -56,7 +56,7 @@ def open_regular(path: Path) -> BufferedReader:
             file.close()
         raise
     except PermissionError as error:
-        raise _forbidden(path) from error
+        raise _no_permission(path) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(f"there is no file {str(path)!r}; check the path.") from error
     except (OSError, ValueError) as error:  # too long a name, a circle of links, a zero byte
@@ -89,7 +89,7 @@ def read_bytes(path: Path) -> bytes:
             raise UnreadableFile(f"{path} cannot be read ({error.strerror}); copy it again.") from error
     if not content:
         raise _empty(path)
-    return content if content[:2] != _GZIP else _unpacked(path, content)
+    return content if content[:2] != _GZIP else _unpack(path, content)
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
@@ -105,22 +105,22 @@ def open_parquet(path: Path) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+    with open_regular(path) as opened:
+        size = os.fstat(opened.fileno()).st_size
     if size == 0:
         raise _empty(path)
     try:
-        found = parquet.ParquetFile(pa.OSFile(os.fsencode(path)))  # a name may be no UTF-8
-        parts = [found.metadata.row_group(place).total_byte_size for place in range(found.metadata.num_row_groups)]
+        file = parquet.ParquetFile(pa.OSFile(os.fsencode(path)))  # a name may be no UTF-8
+        sizes = [file.metadata.row_group(place).total_byte_size for place in range(file.metadata.num_row_groups)]
         # Repeated values take no place in the file and eight bytes each in memory.
-        unpacked = max(sum(parts), 8 * found.metadata.num_rows * found.metadata.num_columns)
+        unpacked = max(sum(sizes), 8 * file.metadata.num_rows * file.metadata.num_columns)
     except PermissionError as error:
-        raise _forbidden(path) from error
+        raise _no_permission(path) from error
     except (pa.ArrowException, OSError) as error:
         raise UnreadableFile(f"{path} is not a whole parquet file; it may be cut short: copy it again.") from error
     if max(size, unpacked) > _limit():
         raise _too_large(path, "unpacks to")
-    return found
+    return file
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
@@ -140,12 +140,12 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _forbidden(path: Path) -> UnreadableFile:
+def _no_permission(path: Path) -> UnreadableFile:
     return UnreadableFile(f"{path} may not be read by this user; change its permissions.")
 
 
 def _limit() -> int:
-    return int(min(_MOST.get() * _GB, 2**62))
+    return int(min(_MAX_GB.get() * _GB, 2**62))
 
 
 def _refuse_irregular(path: Path, mode: int) -> None:
@@ -155,9 +155,9 @@ def _refuse_irregular(path: Path, mode: int) -> None:
         raise UnreadableFile(f"{path} is a pipe, a socket or a device, not a file; copy its content into a file.")
 
 
-def _unpacked(path: Path, content: bytes) -> bytes:
+def _unpack(path: Path, content: bytes) -> bytes:
     try:
-        if len(content) * _RATIO > _limit():  # count the bytes that it unpacks to, and keep none of them
+        if len(content) * _MAX_RATIO > _limit():  # count the bytes that it unpacks to, and keep none of them
             total = 0
             with gzip.open(io.BytesIO(content)) as packed:
                 while piece := packed.read(_CHUNK):
@@ -170,7 +170,7 @@ def _unpacked(path: Path, content: bytes) -> bytes:
 
 
 def _too_large(path: Path, verb: str) -> UnreadableFile:
-    limit = f"{_MOST.get():g} GB"
+    limit = f"{_MAX_GB.get():g} GB"
     return UnreadableFile(f"{path} {verb} more than {limit}; if that is right, raise {option('max_file_gb')}.")
 
 

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fairweight.data.labels import classes
+from fairweight.data.labels import describe_classes
 from fairweight.data.options import GroupOptions
 from fairweight.data.rows import OUT, Encoded, Rows, read_column, spans, to_codes
-from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
+from fairweight.data.texts import Texts, case_variants, columns_are, in_order, listing, to_number, unify
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName, option
 
 JOIN = " & "  # between the values of crossed groups
@@ -25,25 +25,25 @@ def encode_groups(
     title = ",".join(columns)
     if len(set(columns)) != len(columns):
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
-    values = crossed([_read(parts, column, options, notes) for column in columns])
+    values = crossed([_read_column(parts, column, options, notes) for column in columns])
     for part, span in spans(parts).items():
-        count, size = values[span].count(None), span.stop - span.start
-        if count == 0:
+        lost, total = values[span].count(None), span.stop - span.start
+        if lost == 0:
             continue
         if options.missing == "refuse":
             raise MissingGroups(
-                f"{count:,} rows of {part} have no {title!r}; fill them in, or set "
+                f"{lost:,} rows of {part} have no {title!r}; fill them in, or set "
                 f"{option('groups.missing', 'unknown')}."
             )
-        if count == size and part in ("test", "exemplar"):
+        if lost == total and part in ("test", "exemplar"):
             raise MissingGroups(f"no row of {part} has a {title!r}; group labels are needed there.")
-        what = " and were left out" if options.missing == "drop" else ": their group is not known"
-        notes.append(f"{count:,} of {size:,} rows of {part} have no {title!r}{what}.")
-    values, out = _only(values, title, options, notes)
+        outcome = " and were left out" if options.missing == "drop" else ": their group is not known"
+        notes.append(f"{lost:,} of {total:,} rows of {part} have no {title!r}{outcome}.")
+    values, unwanted = _keep_named(values, title, options, notes)
     names: list[str] = []
     trained = set(values[spans(parts)["train"]]) - {None}
     for present in (trained, set(values)):
-        names += in_order(text for text in present - out - set(names) if text is not None)
+        names += in_order(text for text in present - unwanted - set(names) if text is not None)
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
     if not names:
@@ -51,13 +51,13 @@ def encode_groups(
     if len(names) == 1:
         raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
     refuse_ids(names, columns, len(values) - values.count(None))
-    notes += twins(names, f"groups of {title!r}")
+    notes += case_variants(names, f"groups of {title!r}")
     unseen = [name for name in names if name not in trained]
     if trained and unseen:
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
     codes = to_codes(values, names)
-    gone = out | ({None} if options.missing == "drop" else set())
-    codes[torch.tensor([text in gone for text in values])] = OUT
+    left_out = unwanted | ({None} if options.missing == "drop" else set())
+    codes[torch.tensor([text in left_out for text in values])] = OUT
     return Encoded(tuple(names), codes)
 
 
@@ -68,17 +68,17 @@ def crossed(columns: Sequence[Texts]) -> Texts:
     return [None if None in row else JOIN.join(map(str, row)) for row in zip(*columns, strict=True)]
 
 
-def _read(parts: Mapping[str, Rows], column: str, options: GroupOptions, notes: list[str]) -> Texts:
-    found = {part: read_column(rows, column) for part, rows in parts.items()}
-    if all(texts is None for texts in found.values()):
+def _read_column(parts: Mapping[str, Rows], column: str, options: GroupOptions, notes: list[str]) -> Texts:
+    by_part = {part: read_column(rows, column) for part, rows in parts.items()}
+    if all(texts is None for texts in by_part.values()):
         raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, parts['train'].names())}.")
-    notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in found.items() if texts is None]
+    notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in by_part.items() if texts is None]
     absent = "missing" if options.missing == "group" else None
-    filled = [text or absent for part, texts in found.items() for text in texts or [None] * len(parts[part])]
+    filled = [text or absent for part, texts in by_part.items() for text in texts or [None] * len(parts[part])]
     return unify(filled)
 
 
-def _only(values: Texts, title: str, options: GroupOptions, notes: list[str]) -> tuple[Texts, set[str | None]]:
+def _keep_named(values: Texts, title: str, options: GroupOptions, notes: list[str]) -> tuple[Texts, set[str | None]]:
     """Keep the groups that were named; also gives those whose rows are left out."""
     present = {text for text in values if text is not None}
     if unknown := [name for name in options.only if name not in present]:
@@ -108,7 +108,7 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
         raise BadInput(f"group {title!r} has {len(names):,} distinct values, probably an id; name another column.")
 
 
-Mended: TypeAlias = tuple[Encoded, Encoded, list[str]]
+Floored: TypeAlias = tuple[Encoded, Encoded, list[str]]
 
 
 def apply_floor(
@@ -118,50 +118,50 @@ def apply_floor(
     compared = groups or Encoded(("",), torch.zeros_like(labels.codes))  # all rows are one group without a name
     for part in ("train", "exemplar"):  # where train has no group labels, the smallest place that must have them
         if part in spans and bool((compared.codes[spans[part]] >= 0).any()):
-            labels, compared, more = _with_floor(labels, compared, options, part, spans[part])
+            labels, compared, more = _apply_floor_to_part(labels, compared, options, part, spans[part])
             notes += more
             break
     return labels, compared if groups else None
 
 
-def _with_floor(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
+def _apply_floor_to_part(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Floored:
     floor = options.floor
     counts, small, cells = _count_cells(labels, groups, floor, span)
     if not bool(small.any()):
         return labels, groups, []
     if options.below == "keep":
         return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
-    tried = {"merge": _merged(labels, groups, floor, span), "drop": _without_small(labels, groups, floor, span)}
-    if (done := tried.get(options.below)) is not None:
-        return done
-    ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
+    results = {"merge": _merge_small(labels, groups, floor, span), "drop": _drop_small(labels, groups, floor, span)}
+    if (result := results.get(options.below)) is not None:
+        return result
+    ways = [way for way, result in results.items() if result is not None]  # only what helps is named
     least = int(counts[:, counts.sum(dim=0) > 0].min())
     lower = f", lower {option('groups.floor')} to {least}" if least >= 1 else ""  # a floor is at least 1
     advice = f"set {option('groups.below')} to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
     if options.below == "refuse" or groups.names == ("",):
-        wish = "compare" if groups.names[0] else "learn from"
-        raise SmallCell(f"too few rows of {part} to {wish} ({cells}; the floor is {floor}): {advice}")
+        purpose = "compare" if groups.names[0] else "learn from"
+        raise SmallCell(f"too few rows of {part} to {purpose} ({cells}; the floor is {floor}): {advice}")
     raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
 
 
 def _count_cells(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
     """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
-    stays = ((labels.codes >= 0) & (groups.codes >= 0))[span]
+    used = ((labels.codes >= 0) & (groups.codes >= 0))[span]
     shape = len(labels.names), len(groups.names)
-    cells = labels.codes[span][stays] * shape[1] + groups.codes[span][stays]
+    cells = labels.codes[span][used] * shape[1] + groups.codes[span][used]
     counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
     small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
-    named = [
+    small_cells = [
         f"{counts[k, g]} with {labels.names[k]!r}" + (f" in {groups.names[g]!r}" if groups.names[g] else "")
         for g in small.nonzero().flatten().tolist()
         for k in range(shape[0])
         if counts[k, g] < floor
     ]
-    more = f"; and {len(named) - 5} more cells" if len(named) > 5 else ""
-    return counts, small, "; ".join(named[:5]) + more
+    more = f"; and {len(small_cells) - 5} more cells" if len(small_cells) > 5 else ""
+    return counts, small, "; ".join(small_cells[:5]) + more
 
 
-def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+def _merge_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Floored | None:
     """Make small groups one; None where no two groups would be left."""
     notes: list[str] = []
     while True:
@@ -169,7 +169,8 @@ def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended
         if not bool(small.any()):
             return labels, groups, notes
         notes.append(
-            f"Groups {listing(_named(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+            f"Groups {listing(_selected(groups.names, small))} became part of {OTHER!r}: "
+            f"{cells} (the floor is {floor})."
         )
         new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
         if new.count(OTHER) == 1:
@@ -181,22 +182,22 @@ def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended
             return None
 
 
-def _without_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+def _drop_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Floored | None:
     """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
     counts = _count_cells(labels, groups, floor, span)[0]
-    there = counts.sum(dim=0) > 0  # [G]
-    filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
+    present = counts.sum(dim=0) > 0  # [G]
+    enough = (counts[:, present] >= floor).sum(dim=1)  # [K] groups with enough of a label
     # First as few labels as possible, then also those that only some groups have enough of.
-    for rare in (filled == 0, filled < int(there.sum())):
+    for rare in (enough == 0, enough < int(present.sum())):
         if len(labels.names) - int(rare.sum()) < 2:
             continue
         kept, notes = _drop(labels, rare), []
         if bool(rare.any()):
             lost = int(((labels.codes >= 0) & (kept.codes < 0)).sum())
             rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
-            gone = listing(_named(labels.names, rare))
-            notes = [f"Warning: {rows} dropped for the label {gone}, which is too rare (the floor is {floor})."]
-            notes.append(f"Labels that are left: {classes(kept.names)}.")
+            rare_names = listing(_selected(labels.names, rare))
+            notes = [f"Warning: {rows} dropped for the label {rare_names}, which is too rare (the floor is {floor})."]
+            notes.append(f"Labels that are left: {describe_classes(kept.names)}.")
         _, small, cells = _count_cells(kept, groups, floor, span)
         if not bool(small.any()):
             return kept, groups, notes
@@ -206,7 +207,7 @@ def _without_small(labels: Encoded, groups: Encoded, floor: int, span: slice) ->
     return None
 
 
-def _named(names: Sequence[str], mask: Tensor) -> list[str]:
+def _selected(names: Sequence[str], mask: Tensor) -> list[str]:
     return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fairweight.data.options import LabelOptions
 from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
-from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
+from fairweight.data.texts import Texts, all_numbers, case_variants, columns_are, in_order, listing, threshold, unify
 from fairweight.errors import BadLabel, MissingColumn, Sentence, UnknownName, option
 
 
@@ -14,11 +14,11 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions,
     """Encode the label in the order of train's classes; a label that train lacks is refused."""
     texts: Texts = []
     for name, rows in parts.items():
-        found = read_column(rows, column)
-        if found is None:
+        column_texts = read_column(rows, column)
+        if column_texts is None:
             where = "" if name == "train" else f" in the {name} rows"
             raise MissingColumn(f"there is no label column {column!r}{where}; {columns_are(column, rows.names())}.")
-        texts += found
+        texts += column_texts
     texts = unify(texts)
     by_part = {part: texts[span] for part, span in spans(parts).items()}
     names = in_order({text for text in by_part["train"] if text is not None})
@@ -44,12 +44,12 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions,
                 "drop those rows or add some to train."
             )
     how = f"; choose it with {option('labels.positive')}" if len(names) == 2 else ""
-    notes.append(Sentence(f"Label {column!r}: {classes(names)}{how}."))
-    notes += twins(names, f"labels of {column!r}")
+    notes.append(Sentence(f"Label {column!r}: {describe_classes(names)}{how}."))
+    notes += case_variants(names, f"labels of {column!r}")
     return Encoded(tuple(names), to_codes(texts, names))
 
 
-def classes(names: Sequence[str]) -> str:
+def describe_classes(names: Sequence[str]) -> str:
     """Say what the classes are."""
     if len(names) == 2:
         return f"{names[0]!r} or {names[1]!r}, of which {names[1]!r} is the positive one"
@@ -69,14 +69,14 @@ def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOp
         raise BadLabel(f"label {column!r} holds one class only, {names[0]!r}; there is nothing to learn: name another.")
     numeric = all_numbers(names)
     fractions = numeric and any(not float(name).is_integer() for name in names)
-    most = options.max_classes or (20 if fractions else 100 if numeric else 1000)
-    if len(names) > most and numeric:
+    limit = options.max_classes or (20 if fractions else 100 if numeric else 1000)
+    if len(names) > limit and numeric:
         middle = float(names[len(names) // 2])
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values and is probably a number, not a class; "
             f"ask for two sides of one, such as '{column}>={middle:g}', or raise {option('labels.max_classes')}."
         )
-    if len(names) > most or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
+    if len(names) > limit or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values in {len(texts):,} rows and is probably an id or free "
             f"text; name another column, or raise {option('labels.max_classes')}."

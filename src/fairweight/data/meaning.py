@@ -51,24 +51,24 @@ class Meaning:
         columns = [texts for column in self.group if (texts := read_column(rows, column)) is not None]
         if not columns or len(columns) < len(self.group):
             return None
-        found, known = crossed(columns), set(self.group_names)
-        plain = crossed([[text if text is None else canonical(text) for text in texts] for texts in columns])
-        best = [text if text in known else spare for text, spare in zip(found, plain, strict=True)]
+        crossed_texts, known = crossed(columns), set(self.group_names)
+        canonical_texts = crossed([[text if text is None else canonical(text) for text in texts] for texts in columns])
+        names = [text if text in known else spare for text, spare in zip(crossed_texts, canonical_texts, strict=True)]
         if OTHER in known:
-            best = [text if text is None or text in known else OTHER for text in best]
-        codes = to_codes(best, self.group_names)  # [N]
+            names = [text if text is None or text in known else OTHER for text in names]
+        codes = to_codes(names, self.group_names)  # [N]
         if notes is not None:
-            lost = Counter(found[row] for row in (codes < 0).nonzero().flatten().tolist())
-            notes += self._unknown(lost, len(codes))
+            unknown = Counter(crossed_texts[row] for row in (codes < 0).nonzero().flatten().tolist())
+            notes += self._unknown_notes(unknown, len(codes))
         return codes
 
-    def _unknown(self, lost: Counter[str | None], rows: int) -> list[str]:
-        title, missing, notes = ",".join(self.group), lost.pop(None, 0), []
-        if count := lost.total():
-            strange = listing(str(text) for text, _ in lost.most_common())
+    def _unknown_notes(self, unknown: Counter[str | None], rows: int) -> list[str]:
+        title, missing, notes = ",".join(self.group), unknown.pop(None, 0), []
+        if count := unknown.total():
+            examples = listing(str(text) for text, _ in unknown.most_common())
             notes.append(
                 f"Warning: {count:,} row{'s have' if count > 1 else ' has'} a group {title!r} that the model does not "
-                f"know ({strange}; it knows {listing(self.group_names)}): predicted, and counted in no group."
+                f"know ({examples}; it knows {listing(self.group_names)}): predicted, and counted in no group."
             )
         if missing:
             notes.append(f"{missing:,} of {rows:,} rows have no group {title!r}: counted in no group.")

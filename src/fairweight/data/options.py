@@ -1,4 +1,4 @@
-"""Everything that may be said about a source beyond where it is, as plain values that are checked when made."""
+"""The options of a source: how labels, groups, tables, images, parts and exemplars are read and made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairweight.errors import BadInput, option
 
 
 class _Checked:
-    """Refuses values that the fields do not allow; types alone do not, at run time."""
+    """Refuses values that the fields do not allow: Python does not check types at run time."""
 
     _place = ""  # where the type stands in Options, for the names of its fields in sentences
     _least_1: ClassVar[tuple[str, ...]] = ()  # fields of at least 1, or None
@@ -28,7 +28,7 @@ class _Checked:
             choices = _choices(hints[name])
             values = value if isinstance(value, tuple) else (value,)
             given = f"{option(self._place + name)} is {value!r}"
-            if choices and any(one not in choices for one in values):
+            if choices and any(v not in choices for v in values):
                 allowed = ", ".join(str(choice) for choice in choices if choice is not None)
                 raise BadInput(f"{given}; choose from: {allowed}.")
             if name in self._least_1 and value is not None and not value >= 1:
@@ -41,8 +41,8 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     """List the values that a Literal names, alone, in a tuple, or beside None; empty where it names none."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    found = tuple(choice for part in get_args(hint) for choice in _choices(part))
-    return (*found, None) if found and type(None) in get_args(hint) else found
+    choices = tuple(choice for part in get_args(hint) for choice in _choices(part))
+    return (*choices, None) if choices and type(None) in get_args(hint) else choices
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class Split(_Checked):
             value = getattr(self, name)
             if isinstance(value, int | float) and not 0.0 <= value < 1.0:
                 raise BadInput(f"{option(f'split.{name}')} is {value}; give a share from 0 to below 1, or a file.")
-        whole = self.settled()
-        if sum(value for value in (whole.test, whole.validation) if isinstance(value, int | float)) >= 1.0:
+        settled = self.settled()
+        if sum(value for value in (settled.test, settled.validation) if isinstance(value, int | float)) >= 1.0:
             both = f"{option('split.test')} and {option('split.validation')}"
             raise BadInput(f"{both} leave no rows for training; make their sum less than 1.")
 
@@ -156,7 +156,7 @@ class Exemplar(_Checked):
 
 @dataclass(frozen=True)
 class Options(_Checked):
-    """All of it; None for groups, image, split or exemplar means the default of the source."""
+    """All options; None for groups, image, split or exemplar means the default of the source."""
 
     _least_1, _above_0 = ("limit",), ("max_file_gb",)
     labels: LabelOptions = field(default_factory=LabelOptions)

@@ -1,4 +1,4 @@
-"""The rows of a part of a data set, with their labels and groups."""
+"""The parts of a data set: what they may be called, and the rows of one with their labels and groups."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Marked:
 
     def take(self, index: Tensor) -> Marked:
         """Select the rows at these positions, or where the mask is true."""
-        groups, shares = (None if one is None else one[index] for one in (self.groups, self.shares))
+        groups, shares = (None if column is None else column[index] for column in (self.groups, self.shares))
         return Marked(self.rows[index], self.labels[index], groups, shares, self.origin)
 
     def without(self, index: Tensor) -> Marked:
-        stays = torch.ones(len(self), dtype=torch.bool)
-        stays[index] = False
-        return self.take(stays)
+        keep = torch.ones(len(self), dtype=torch.bool)
+        keep[index] = False
+        return self.take(keep)
 
     def joined(self, other: Marked) -> Marked:
         """Add other rows of the same given part; in the order of their numbers."""
@@ -60,13 +60,13 @@ class Marked:
 
     def cells(self, label_names: Sequence[str], group_names: Sequence[str]) -> dict[str, int]:
         """Count each cell's rows, by its name; those whose group is not known are not counted."""
-        named = {}
+        counted = {}
         values, counts = torch.unique(self.strata()[self.known()], return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             label, group = (value, None) if self.groups is None else divmod(value, self._width())
-            end = "" if group is None else f", group={group_names[group - 1]}"
-            named[f"label={label_names[label]}{end}"] = count
-        return named
+            in_group = "" if group is None else f", group={group_names[group - 1]}"
+            counted[f"label={label_names[label]}{in_group}"] = count
+        return counted
 
     def _width(self) -> int:
         return 1 if self.groups is None or len(self) == 0 else int(self.groups.max()) + 2

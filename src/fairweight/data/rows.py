@@ -54,20 +54,20 @@ class Rows:
         if self.identity is not None:
             return self.identity
         if self.pixels is not None:
-            found = hashlib.sha256(self.pixels.identity().encode())
+            digest = hashlib.sha256(self.pixels.identity().encode())
             for name in sorted(self.names()):
-                found.update("\0".join([name, *(text or "" for text in self.texts(name))]).encode())
-            return found.hexdigest()
+                digest.update("\0".join([name, *(text or "" for text in self.texts(name))]).encode())
+            return digest.hexdigest()
         from pandas.util import hash_pandas_object
 
-        found = hashlib.sha256("\0".join(self.names()).encode())
+        digest = hashlib.sha256("\0".join(self.names()).encode())
         for _, column in self.frame.items():
             try:
                 hashes = hash_pandas_object(column, index=False)
             except TypeError:  # lists and the like, which have no hash
                 hashes = hash_pandas_object(column.astype(str), index=False)
-            found.update(hashes.to_numpy().tobytes())
-        return found.hexdigest()
+            digest.update(hashes.to_numpy().tobytes())
+        return digest.hexdigest()
 
 
 class ClassRows(Rows):
@@ -154,10 +154,10 @@ def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
 
 def coded(values: pd.Series[Any], spell: Callable[[str], str] = str) -> tuple[Codes, list[str]]:
     """Find each entry's place among the distinct texts of a column (-1: missing), and those, as `spell` writes them."""
-    found, distinct = factors(values)
-    place: dict[str, int] = {}
-    table = [place.setdefault(spell(text), len(place)) if (text := _text(value)) else -1 for value in distinct]
-    return np.array([*table, -1], dtype=np.int64)[found], list(place)  # the last entry is for code -1
+    places, distinct = factors(values)
+    codes: dict[str, int] = {}
+    table = [codes.setdefault(spell(text), len(codes)) if (text := _text(value)) else -1 for value in distinct]
+    return np.array([*table, -1], dtype=np.int64)[places], list(codes)  # the last entry is for code -1
 
 
 def _text(value: Any) -> str:

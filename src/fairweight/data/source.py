@@ -1,4 +1,4 @@
-"""What a source is, by looking at it: a named set, a frame, a table, a list of images, parquet or a folder."""
+"""Recognises a source and reads its parts: a named set, a frame, a table, a list of images, parquet or a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETS = "data.sets"
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked of a source, with the folders that it may lie in."""
+    """What to take as label and group, how to read a source, and the folders to look for it in."""
 
     label: str | None
     group: tuple[str, ...] | None  # None: the source's own; empty: none
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """A source's given parts and its own defaults."""
+    """The parts that a source comes with, and its defaults."""
 
     name: str
     parts: dict[str, Rows]
@@ -71,8 +71,8 @@ class NamedSet(Protocol):
 
 def named_set(name: str) -> NamedSet:
     """Make the named data set."""
-    made: NamedSet = catalog.load(SETS, name)()
-    return made
+    instance: NamedSet = catalog.load(SETS, name)()
+    return instance
 
 
 def folders(data_dir: str | Path | None) -> tuple[Path, ...]:
@@ -95,10 +95,10 @@ def find(source: str | Path | pd.DataFrame, request: Request) -> Found:
         frame = check_frame(source, "the frame", notes)
         column = image.file_column
         rows = Rows(frame) if column is None else listed_files(frame, column, Path(), image)
-        found = _found("frame", {"train": rows}, request, notes, image)
+        found = _unnamed_source("frame", {"train": rows}, request, notes, image)
     else:
         raise BadInput(f"a source is a name, a path or a pandas frame, not {type(source).__name__}.")
-    return _with_own_files(found, request)
+    return _add_parts_from_files(found, request)
 
 
 def _from_path(source: str, request: Request) -> Found:
@@ -112,13 +112,13 @@ def _from_path(source: str, request: Request) -> Found:
     table = request.options.table
     if not is_folder(path) or list_in(path) is not None:
         parts = {"train": read_rows(source, table, image, notes)}
-    elif found := shards(path):
-        if "train" not in found:
-            raise MissingData(f"{path} holds parquet files for {listing(found)} and none for train; add it.")
-        parts = {name: file_rows(files, table, image, notes) for name, files in found.items()}
+    elif files_by_part := shards(path):
+        if "train" not in files_by_part:
+            raise MissingData(f"{path} holds parquet files for {listing(files_by_part)} and none for train; add it.")
+        parts = {name: file_rows(files, table, image, notes) for name, files in files_by_part.items()}
     else:
         parts = {name: read_rows(sub, table, image, notes) for name, sub in folder_parts(path).items()}
-    return _found(printable(path.name), parts, request, notes, image)
+    return _unnamed_source(printable(path.name), parts, request, notes, image)
 
 
 def read_rows(source: str | Path, table: TableOptions, image: ImageOptions, notes: list[str]) -> Rows:
@@ -139,14 +139,16 @@ def file_rows(paths: Sequence[Path], table: TableOptions, image: ImageOptions, n
     return Rows(frame) if column is None else listed_files(frame, column, paths[0].parent, image)
 
 
-def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions) -> Found:
+def _unnamed_source(
+    name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions
+) -> Found:
     names = parts["train"].names()
     if request.label is None and "label" not in names:
         raise MissingColumn(f"name the label column with {option('label')}; the columns are {listing(names, 12)}.")
     return Found(name, parts, request.label or "label", notes=tuple(notes), image=image)
 
 
-def _with_own_files(found: Found, request: Request) -> Found:
+def _add_parts_from_files(found: Found, request: Request) -> Found:
     split, exemplar = request.options.split or found.split, request.options.exemplar or found.exemplar
     files = {"test": split.test, "validation": split.validation}
     files |= {"exemplar": exemplar.source} if exemplar.source not in ("train", "validation") else {}

@@ -43,11 +43,11 @@ class Threshold:
 
 def threshold(text: str) -> Threshold | None:
     """Read a threshold such as age>=30; None where the text is none."""
-    found = re.fullmatch(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)", text.strip())
+    if match is None:
         return None
-    value = to_number(found[3])
-    return None if value is None else Threshold(found[1], found[2], value)
+    value = to_number(match[3])
+    return None if value is None else Threshold(match[1], match[2], value)
 
 
 def to_number(text: str | None) -> float | None:
@@ -89,12 +89,12 @@ def unify(texts: Texts) -> Texts:
     return [spelling[text] for text in texts]
 
 
-def twins(names: Iterable[str], what: str) -> list[str]:
+def case_variants(names: Iterable[str], what: str) -> list[str]:
     """Warn where names differ by capitals alone: one value that was typed in two ways, most likely."""
-    found: dict[str, list[str]] = {}
+    by_folded: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(name.casefold(), []).append(name)
-    pairs = "; ".join([listing(same) for same in found.values() if len(same) > 1][:3])
+        by_folded.setdefault(name.casefold(), []).append(name)
+    pairs = "; ".join([listing(same) for same in by_folded.values() if len(same) > 1][:3])
     return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."] if pairs else []
 
 
@@ -102,14 +102,14 @@ def columns_are(asked: str, names: Sequence[str]) -> str:
     """Say which columns there are instead of the one that was asked for."""
     close = difflib.get_close_matches(asked.lower(), [name.lower() for name in names], n=1)
     meant = next((name for name in names if close and name.lower() == close[0]), None)
-    more = ""
+    hint = ""
     if set(names) == {"label", "file"}:  # a folder with a subfolder per class
-        more = "; put a metadata.csv with file_name and your columns into the folder to have more"
-    return f"the columns are {listing(names, 12)}" + (f" (did you mean {meant!r}?)" if meant else more)
+        hint = "; put a metadata.csv with file_name and your columns into the folder to have more"
+    return f"the columns are {listing(names, 12)}" + (f" (did you mean {meant!r}?)" if meant else hint)
 
 
 def listing(values: Iterable[str], most: int = 6) -> str:
-    """Name the first few."""
-    found = list(values)
-    rest = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(repr(value) for value in found[:most]) + rest
+    """List the first few values, and how many more there are."""
+    names = list(values)
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(value) for value in names[:most]) + rest

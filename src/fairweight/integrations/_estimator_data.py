@@ -155,8 +155,8 @@ def group_columns(groups: Any) -> pd.DataFrame:
     """Sensitive features under the names that they have beside the inputs."""
     import pandas as pd
 
-    found = pd.DataFrame(groups)
-    return found.set_axis([f"{GROUP} {place + 1}" if place else GROUP for place in range(found.shape[1])], axis=1)
+    frame = pd.DataFrame(groups)
+    return frame.set_axis([f"{GROUP} {place + 1}" if place else GROUP for place in range(frame.shape[1])], axis=1)
 
 
 def made(module: Any, features: int, classes: int) -> nn.Module:
@@ -165,17 +165,17 @@ def made(module: Any, features: int, classes: int) -> nn.Module:
         return copy.deepcopy(module)
     try:
         inspect.signature(module).bind(features, classes)
-        found = module(features, classes)
+        model = module(features, classes)
     except TypeError:
-        found = module()
-    if not isinstance(found, nn.Module):
-        raise BadInput(f"module made a {type(found).__name__}, not a torch.nn.Module; give what makes a model.")
-    return found
+        model = module()
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"module made a {type(model).__name__}, not a torch.nn.Module; give what makes a model.")
+    return model
 
 
 def sample_weights(sample_weight: Any, X: Any) -> Tensor:  # noqa: N803
     """Refuse weights that leave nothing to learn from."""  # [N]
-    found = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
-    if not found.sum() > 0:
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
+    if not weights.sum() > 0:
         raise BadInput("sample_weight is 0 for every sample; give some of them a weight above 0.")
-    return torch.from_numpy(found)
+    return torch.from_numpy(weights)

@@ -37,13 +37,13 @@ class Accelerated:
         batch; the calls before it only add to them. Never clears or steps. last: whether this is the last batch of an
         epoch; None: where accelerate says so.
         """
-        held = self.method._accumulation
-        assert held is not None
+        accumulation = self.method._accumulation
+        assert accumulation is not None
         batch = self._without_repeated(
             batch, self.accelerator.gradient_state.end_of_dataloader if last is None else last
         )
         record = self.method.backward(batch, exemplar, optimizer, scaler=getattr(self.accelerator, "scaler", None))
-        return self.method._backward_held(held) if self.accelerator.sync_gradients else record
+        return self.method._backward_held(accumulation) if self.accelerator.sync_gradients else record
 
     def _without_repeated(self, batch: Batch, last: bool) -> Batch:
         """The batch without rows that accelerate repeats at the end of an epoch, so that processes have equal parts."""
@@ -57,16 +57,16 @@ class Accelerated:
             raise BadInput("accelerate repeats some samples of a stream here; leave dispatch_batches=False out.")
         if not last or not self.accelerator.even_batches or loader.drop_last:
             return batch
-        real, sampler, total = loader.remainder, loader.batch_sampler, 0  # real: in the last batch of all processes
+        size, sampler, total = loader.remainder, loader.batch_sampler, 0  # size: of the last batch of all processes
         while hasattr(sampler, "batch_sampler"):  # inside accelerate's own
             if hasattr(sampler, "split_batches"):
                 total = sampler.batch_size * (1 if sampler.split_batches else sampler.num_processes)
             sampler = sampler.batch_sampler
         if total and isinstance(getattr(sampler, "sampler", None), Sized):  # which may draw more or less than all
-            real = len(sampler.sampler) % total
-        mine = real - self.accelerator.process_index * len(batch) if real > 0 else len(batch)
-        if mine > 0:
-            return batch if mine >= len(batch) else batch.take(torch.arange(mine, device=batch.labels.device))
+            size = len(sampler.sampler) % total
+        count = size - self.accelerator.process_index * len(batch) if size > 0 else len(batch)
+        if count > 0:
+            return batch if count >= len(batch) else batch.take(torch.arange(count, device=batch.labels.device))
         empty = batch.take(torch.arange(0, device=batch.labels.device))
         return replace(empty, inputs=Unseen(batch.inputs, len(batch)))
 
@@ -88,6 +88,6 @@ def prepare(accelerator: Any, method: Reweighter) -> Accelerated:
     for loader in getattr(accelerator, "_dataloaders", ()):
         if isinstance(loader.dataset, Stream):
             loader.dataset.part = (0, 1)  # accelerate divides it
-    made = Accelerated(accelerator, method)
-    accelerator.register_for_checkpointing(made)
-    return made
+    accelerated = Accelerated(accelerator, method)
+    accelerator.register_for_checkpointing(accelerated)
+    return accelerated

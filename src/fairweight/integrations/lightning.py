@@ -65,13 +65,13 @@ class FormlCallback(Callback):  # type: ignore[misc]
         if accumulate < 1:
             raise BadInput(f"FormlCallback(accumulate={accumulate}): give the batches of a step, 1 or more.")
         self.exemplars, self.per_cell, self.accumulate, self.seed = exemplars, per_cell, accumulate, seed
-        self._made = method or (lambda net, number: FORML(net, number, objective))
-        self._number = num_samples
+        self._make_method = method or (lambda net, number: FORML(net, number, objective))
+        self._num_samples = num_samples
         self._clip = gradient_clip_val, gradient_clip_algorithm
         self._method: Reweighter | None = None
-        self._cells: ExemplarSampler | None = None
+        self._sampler: ExemplarSampler | None = None
         self._saved: dict[str, Any] | None = None
-        self._drawn = 0  # exemplar batches
+        self._batches_drawn = 0  # exemplar batches
 
     @property
     def method(self) -> Reweighter:
@@ -93,12 +93,12 @@ class FormlCallback(Callback):  # type: ignore[misc]
                 raise BadInput(
                     "FormlCallback knows one DataLoader over fw.with_rows(dataset); give fit that one alone."
                 )
-            number = number_of(loader.dataset, "FormlCallback") if self._number is None else self._number
-            self._method, self._drawn = self._made(pl_module, number), 0
+            number = number_of(loader.dataset, "FormlCallback") if self._num_samples is None else self._num_samples
+            self._method, self._batches_drawn = self._make_method(pl_module, number), 0
             begin(self._method, loader, self.exemplars)
         if self._saved is not None:
             self._method.load_state_dict(move(self._saved["method"], pl_module.device))
-            self._drawn, self._saved = int(self._saved["drawn"]), None
+            self._batches_drawn, self._saved = int(self._saved["drawn"]), None
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Let the method look at what the model predicts, where it asks to."""
@@ -115,12 +115,12 @@ class FormlCallback(Callback):  # type: ignore[misc]
             return None
         if self.exemplars is None:
             raise BadInput("This method learns from held-out samples; give FormlCallback(exemplars=...).")
-        if self._cells is None:
+        if self._sampler is None:
             cells = Cells.of(self.exemplars.labels, self.exemplars.groups)
-            self._cells = ExemplarSampler(cells, self.per_cell, self.seed, device=self.exemplars.labels.device)
-        mine = torch.arange(len(self._cells)).tensor_split(trainer.world_size)[trainer.global_rank]
-        self._drawn += 1
-        batch = self._cells.batch(self.exemplars, self._drawn - 1, mine).to(device)
+            self._sampler = ExemplarSampler(cells, self.per_cell, self.seed, device=self.exemplars.labels.device)
+        rows = torch.arange(len(self._sampler)).tensor_split(trainer.world_size)[trainer.global_rank]
+        self._batches_drawn += 1
+        batch = self._sampler.batch(self.exemplars, self._batches_drawn - 1, rows).to(device)
         return replace(
             batch, inputs=trainer.precision_plugin.convert_input(batch.inputs)
         )  # as Lightning does training's
@@ -131,15 +131,15 @@ class FormlCallback(Callback):  # type: ignore[misc]
         optimizer = module.optimizers()
         if isinstance(optimizer, list):
             raise BadInput("forml_step knows one optimizer; for several, call method.backward and step each yourself.")
-        held = method._accumulation = method._accumulation or Accumulation(MANY)
-        if not held.batches:
+        accumulation = method._accumulation = method._accumulation or Accumulation(MANY)
+        if not accumulation.batches:
             optimizer.zero_grad()
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         exemplar = self.exemplar(trainer, module.device)
         method.backward(to_batch(batch, module.device), exemplar, optimizer.optimizer, scaler=scaler)
-        if len(held.batches) < self.accumulate and not trainer.is_last_batch:
+        if len(accumulation.batches) < self.accumulate and not trainer.is_last_batch:
             return None
-        record = method._backward_held(held)
+        record = method._backward_held(accumulation)
         optimizer.step()
         if method.steps % max(1, trainer.log_every_n_steps) == 0 or trainer.is_last_batch:  # each costs a millisecond
             module.log_dict({f"forml/{name}": value for name, value in _numbers(record).items()})  # alike on every rank
@@ -147,7 +147,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {} if self._method is None else {"method": self._method.state_dict(), "drawn": self._drawn}
+        return {} if self._method is None else {"method": self._method.state_dict(), "drawn": self._batches_drawn}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep what a checkpoint held until the method is there."""
@@ -156,17 +156,17 @@ class FormlCallback(Callback):  # type: ignore[misc]
 
 def forml_step(module: Any, batch: Any) -> Tensor | None:
     """The training step of a module with manual optimization, right under every strategy that replicates the model."""
-    found = [c for c in module.trainer.callbacks if isinstance(c, FormlCallback)]
-    if len(found) != 1:
+    callbacks = [c for c in module.trainer.callbacks if isinstance(c, FormlCallback)]
+    if len(callbacks) != 1:
         raise BadInput("forml_step takes its method from a callback; give the Trainer callbacks=[FormlCallback(...)].")
-    return found[0].step(module, batch)
+    return callbacks[0].step(module, batch)
 
 
 def _numbers(record: StepRecord) -> dict[str, Tensor]:
     """What is logged of a step; gap: largest mean loss of a group of exemplars minus the smallest."""
-    found = {"loss": record.loss, "effective_size": record.effective_size, "objective": record.objective}
+    numbers = {"loss": record.loss, "effective_size": record.effective_size, "objective": record.objective}
     losses, groups = record.exemplar_losses, record.exemplar_groups
     if losses is not None and groups is not None and bool((groups >= 0).any()):
         means = torch.stack([losses[groups == g].mean() for g in torch.unique(groups[groups >= 0])])
-        found["gap"] = means.max() - means.min()
-    return {name: value for name, value in found.items() if value is not None}
+        numbers["gap"] = means.max() - means.min()
+    return {name: value for name, value in numbers.items() if value is not None}

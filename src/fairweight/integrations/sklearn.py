@@ -157,8 +157,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             given.append(self._given(*trusted, exemplar[2] if len(exemplar) == 3 else None, "exemplar"))
         fixed = isinstance(self.random_state, Integral)
         seed = self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        held = given[0].exemplar(self.exemplar_size, self.exemplar_inside, self.exemplar_fraction)
-        dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, held, self.standardize)
+        drawn = given[0].exemplar(self.exemplar_size, self.exemplar_inside, self.exemplar_fraction)
+        dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, drawn, self.standardize)
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
         weights = None if sample_weight is None else sample_weights(sample_weight, X)
@@ -182,9 +182,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         X, _ = self._checked(X, reset=False)
         inputs = self._preprocessing.read(X).inputs if self._table else self._preprocessing.transform(X)
         with one_thread(sum(p.numel() for p in self.module_.parameters())):
-            found = logits(self.module_, Batch(inputs, torch.zeros(len(inputs), dtype=torch.int64)))
-        found = shifted(found.double().cpu(), self._group_codes(X, sensitive_features), self.shift_)
-        chances: Array = probabilities(found).numpy()
+            values = logits(self.module_, Batch(inputs, torch.zeros(len(inputs), dtype=torch.int64)))
+        values = shifted(values.double().cpu(), self._group_codes(X, sensitive_features), self.shift_)
+        chances: Array = probabilities(values).numpy()
         return chances[:, ::-1] if self._flipped() else chances
 
     def predict(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
@@ -202,10 +202,10 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _searches(self, dataset: Dataset, weights: Tensor | None) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
-        alone = any(one is not None for one in (self.module, self.objective, self.method_options))
-        counted = slice(None) if weights is None else weights[dataset.rows["train"]] > 0
-        fewest = torch.bincount(dataset.train.labels[counted], minlength=len(self.classes_)).min()
-        return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
+        one_method = any(option is not None for option in (self.module, self.objective, self.method_options))
+        weighted = slice(None) if weights is None else weights[dataset.rows["train"]] > 0
+        fewest = torch.bincount(dataset.train.labels[weighted], minlength=len(self.classes_)).min()
+        return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not one_method  # each fold needs every class
 
     def _searched(self, dataset: Dataset, goal: Goal, seed: int, weights: Tensor | None) -> Search:
         """What `fairweight train` would write."""
@@ -256,9 +256,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _keep_weights(self, reweighter: Reweighter, dynamics: Dynamics, trained: Tensor, given: Given) -> None:
         """One entry for each sample that was given; trained: the places of those that were trained on."""
-        found, scores, rows = reweighter.weights(), reweighter.scores, dynamics.path_rows
+        learned, scores, rows = reweighter.weights(), reweighter.scores, dynamics.path_rows
         weights = torch.full((len(given.labels),), torch.nan, dtype=torch.float64)
-        weights[trained] = torch.ones(len(trained)).double() if found is None else found.detach().double().cpu()
+        weights[trained] = torch.ones(len(trained)).double() if learned is None else learned.detach().double().cpu()
         weights = filled_by_cell(weights, given.labels, given.group_codes)
         self.sample_weights_ = (weights / weights.mean()).numpy()  # [N]
         self.scores_ = self.score_path_ = self.score_path_rows_ = None
@@ -292,8 +292,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _given(self, X: Any, y: Array, groups: Any, part: str) -> Given:  # noqa: N803
         import pandas as pd
 
-        if strange := sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str):
-            raise BadInput(f"{part} holds the label {strange[0]!r}, which y does not; leave those samples out.")
+        if unknown := sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str):
+            raise BadInput(f"{part} holds the label {unknown[0]!r}, which y does not; leave those samples out.")
         labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
         labels = 1 - labels if self._flipped() else labels
         if groups is not None:

@@ -34,7 +34,7 @@ _OURS = ("rows", "groups")
 
 
 class _Epochs(TrainerCallback):  # type: ignore[misc]
-    """Lets the method look at what the model predicts after each epoch, where it asks to."""
+    """Shows the method what the model predicts after each epoch, if it asks for that."""
 
     def __init__(self, trainer: FormlTrainer) -> None:
         self.trainer = trainer
@@ -74,11 +74,11 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
                 "FormlTrainer weighs each sample's own loss; leave label_smoothing_factor and compute_loss_func out, "
                 "and give another loss by method=lambda model, n: fw.FORML(model, n, loss=...)."
             )
-        self._made = method or (lambda net, number: FORML(net, number, objective))
-        self._exemplars, self._per_cell, self._number = exemplar_dataset, per_cell, num_samples
-        self._cells: ExemplarSampler | None = None
+        self._make_method = method or (lambda net, number: FORML(net, number, objective))
+        self._exemplars, self._per_cell, self._num_samples = exemplar_dataset, per_cell, num_samples
+        self._sampler: ExemplarSampler | None = None
         self._exemplar: Batch | None = None  # this process's part of the exemplars of the update
-        self._running: Accelerated | None = None
+        self._accelerated: Accelerated | None = None
         self._last: Any = None  # the last batch of the epoch
         self._groups: list[Tensor] = []  # of what is being evaluated
         self.record: StepRecord | None = None  # of the last step
@@ -87,57 +87,57 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
     @property
     def reweighter(self) -> Reweighter:
         """The method, with its scores; made for the model when it is first asked for."""
-        if self._running is None:
+        if self._accelerated is None:
             if self.train_dataset is None:
                 raise BadInput("FormlTrainer has no train_dataset to weigh; give one.")
-            number = number_of(self.train_dataset, "FormlTrainer") if self._number is None else self._number
-            method = self._made(unwrap(self.model), number)
-            begin(method, self._samples(self.train_dataset).loader, self._held)
-            self._running = Accelerated(self.accelerator, method)
-        return self._running.method
+            number = number_of(self.train_dataset, "FormlTrainer") if self._num_samples is None else self._num_samples
+            method = self._make_method(unwrap(self.model), number)
+            begin(method, self._samples(self.train_dataset).loader, self._exemplar_samples)
+            self._accelerated = Accelerated(self.accelerator, method)
+        return self._accelerated.method
 
     def _samples(self, rowed: Any) -> LoaderSamples:
         """A dataset's samples by row, collated as the Trainer does, without columns that nobody knows."""
         collate = self._get_collator_with_removed_columns(self.data_collator)
-        return LoaderSamples(DataLoader(rowed, collate_fn=collate), self._number or 0)
+        return LoaderSamples(DataLoader(rowed, collate_fn=collate), self._num_samples or 0)
 
     @cached_property
-    def _held(self) -> LoaderSamples | None:
+    def _exemplar_samples(self) -> LoaderSamples | None:
         return None if self._exemplars is None else self._samples(with_rows(self._exemplars))
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """The micro-batches of an update, read before the first of them is run; which of them ends the epoch."""
-        found = super().get_batch_samples(epoch_iterator, num_batches, device)
-        read, state = found[0], self.accelerator.gradient_state
-        self._last = read[-1] if read and (len(read) < num_batches or state.end_of_dataloader) else None
-        return found
+        batches_and_count = super().get_batch_samples(epoch_iterator, num_batches, device)
+        batches, state = batches_and_count[0], self.accelerator.gradient_state
+        self._last = batches[-1] if batches and (len(batches) < num_batches or state.end_of_dataloader) else None
+        return batches_and_count
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Weigh the batch, or let it wait for the others of its update, and go backward."""
         method = self.reweighter
-        assert self._running is not None
+        assert self._accelerated is not None
         assert method._accumulation is not None
         model.train()
         batch = to_batch(self._prepare_inputs(inputs))
         if not method._accumulation.batches and "exemplar" in method.needs:
-            self._exemplar = self._drawn(method)
-        self.record = self._running.backward(batch, self._exemplar, self.optimizer, last=inputs is self._last)
+            self._exemplar = self._draw_exemplars(method)
+        self.record = self._accelerated.backward(batch, self._exemplar, self.optimizer, last=inputs is self._last)
         return self.record.loss.detach().to(self.args.device)
 
-    def _drawn(self, method: Reweighter) -> Batch:
+    def _draw_exemplars(self, method: Reweighter) -> Batch:
         """This process's part of the exemplars of an update: those of all its micro-batches, padded alike."""
-        held = self._held
-        if held is None:
+        samples = self._exemplar_samples
+        if samples is None:
             raise BadInput(f"{type(method).__name__} learns from held-out samples; give FormlTrainer exemplar_dataset.")
-        if self._cells is None:
-            each = self._per_cell * self.args.gradient_accumulation_steps
-            self._cells = ExemplarSampler(Cells.of(held.labels, held.groups), each, self.args.seed)
-        mine = torch.arange(len(self._cells)).tensor_split(self.args.world_size)[self.args.process_index]
-        return self._cells.batch(held, method.steps, mine).to(self.args.device)
+        if self._sampler is None:
+            per_cell = self._per_cell * self.args.gradient_accumulation_steps
+            self._sampler = ExemplarSampler(Cells.of(samples.labels, samples.groups), per_cell, self.args.seed)
+        rows = torch.arange(len(self._sampler)).tensor_split(self.args.world_size)[self.args.process_index]
+        return self._sampler.batch(samples, method.steps, rows).to(self.args.device)
 
     def compute_loss(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The model's own loss, for evaluation, without what the model does not know."""
-        return super().compute_loss(model, _known(inputs), *args, **kwargs)
+        return super().compute_loss(model, _model_inputs(inputs), *args, **kwargs)
 
     def prediction_step(self, model: nn.Module, inputs: Any, prediction_loss_only: bool, **kwargs: Any) -> Any:
         """Without what the model does not know; groups are kept for the table, with the predictions that it takes."""
@@ -145,20 +145,20 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
             groups = self._prepare_inputs({"groups": inputs["groups"]})["groups"]
             self._groups.append(self.accelerator.gather_for_metrics(groups).cpu())
             prediction_loss_only = False
-        return super().prediction_step(model, _known(inputs), prediction_loss_only, **kwargs)
+        return super().prediction_step(model, _model_inputs(inputs), prediction_loss_only, **kwargs)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Also the table by group, where the dataset has groups."""
         self._groups = []
-        found = super().evaluation_loop(*args, **kwargs)
-        if self._groups and found.predictions is not None and found.label_ids is not None:
-            logits = found.predictions[0] if isinstance(found.predictions, tuple) else found.predictions
+        output = super().evaluation_loop(*args, **kwargs)
+        if self._groups and output.predictions is not None and output.label_ids is not None:
+            logits = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
             predictions, groups = torch.as_tensor(logits).argmax(-1), torch.cat(self._groups)
-            table = group_table(torch.as_tensor(found.label_ids), predictions, groups)
+            table = group_table(torch.as_tensor(output.label_ids), predictions, groups)
             prefix = kwargs.get("metric_key_prefix", "eval")
             numbers = {"accuracy": table.accuracy, "tprd": table.tprd, "max_fnr": table.max_fnr}
-            found.metrics.update({f"{prefix}_{name}": float(value) for name, value in numbers.items()})
-        return found
+            output.metrics.update({f"{prefix}_{name}": float(value) for name, value in numbers.items()})
+        return output
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Add the objective and the effective size of the last update."""
@@ -175,9 +175,9 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        kept = self.reweighter.state_dict()  # on every process: scores may lie on several
+        scores = self.reweighter.state_dict()  # on every process: scores may lie on several
         if self.args.should_save:
-            state.save(kept, Path(output_dir) / FILE)
+            state.save(scores, Path(output_dir) / FILE)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -192,5 +192,5 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
             self.reweighter.load_state_dict(state.move(state.load(path), self.args.device))
 
 
-def _known(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _model_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in inputs.items() if name not in _OURS}

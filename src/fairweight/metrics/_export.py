@@ -39,7 +39,7 @@ def _columns(table: GroupTable, rows: str) -> dict[str, list[Any]]:
 
 
 def cell_keys(table: GroupTable) -> list[tuple[Hashable, Hashable]]:
-    """(label, group) of every cell, label by label."""
+    """List the (label, group) of every cell, label by label."""
     if table.by_label:
         return [(label, label) for label in table.groups]
     return [(label, group) for label in table.targets for group in table.groups]
@@ -68,13 +68,13 @@ def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame
     index: pd.Index[Any] = pd.MultiIndex.from_tuples(keys, names=names)
     if len(names) == 1:
         index = pd.Index(list(table.groups), name=names[0])
-    flat: dict[str, list[float]] = {}
+    columns: dict[str, list[float]] = {}
     for name, column in _columns(table, rows).items():
         if isinstance(column[0], Estimate):
-            flat |= {f"{name}{end}": [found[k] for found in column] for k, end in enumerate(("", "_low", "_high"))}
+            columns |= {f"{name}{suffix}": [e[k] for e in column] for k, suffix in enumerate(("", "_low", "_high"))}
         else:
-            flat[name] = column
-    return pd.DataFrame(flat, index=index)
+            columns[name] = column
+    return pd.DataFrame(columns, index=index)
 
 
 def to_dict(table: GroupTable) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
     content = {
         "n": table.n,
         "n_missing": table.n_missing,
-        **{name: found.value for name, found in estimates.items()},
-        "intervals": {name: [found.low, found.high] for name, found in estimates.items()},
+        **{name: estimate.value for name, estimate in estimates.items()},
+        "intervals": {name: [estimate.low, estimate.high] for name, estimate in estimates.items()},
         "interval": {"level": settings.level, "method": "score", "draws": settings.draws, "seed": settings.seed},
         "by": "label" if table.by_label else list(table.attributes),
         "labels": list(table.labels),
@@ -95,8 +95,8 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
             for key, record in zip(table.groups, to_pandas(table, "group").to_dict("records"), strict=True)
         ],
         "noise_floor": {
-            name: {"mean": found.value, "low": found.low, "high": found.high}
-            for name, found in table.noise_floor()._asdict().items()
+            name: {"mean": floor.value, "low": floor.low, "high": floor.high}
+            for name, floor in table.noise_floor()._asdict().items()
         },
     }
     if table.has_cells:
@@ -107,8 +107,8 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
             )
         ]
     # JSON has no NaN and no types but its own.
-    plain: dict[str, Any] = json.loads(json.dumps(content, default=str), parse_constant=lambda _: None)
-    return plain
+    values: dict[str, Any] = json.loads(json.dumps(content, default=str), parse_constant=lambda _: None)
+    return values
 
 
 def text_of(table: GroupTable, width: int | None = None) -> str:
@@ -120,21 +120,21 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
     fixed = ["n"] if table.by_label or table.has_cells else ["n", "n_positive"]
     shown = [*fixed, *(metric for metric in table.metrics if metric not in _hidden(table))]
     titles = _TITLES | ({"tpr": "mean TPR"} if table.has_cells else {})
-    text, lost = _block(title, table.groups, _columns(table, "group"), shown, titles, "accuracy", width)
+    text, left_out = _block(title, table.groups, _columns(table, "group"), shown, titles, "accuracy", width)
     parts = [text]
     if table.has_cells:
         columns, shown = _columns(table, "cell"), ["n", "tpr", "fpr", "selection_rate"]
-        text, more = _block(f"label, {title}", _cell_rows(table), columns, shown, _TITLES, "tpr", width)
+        text, also_left_out = _block(f"label, {title}", _cell_rows(table), columns, shown, _TITLES, "tpr", width)
         parts.append(text)
-        lost += more
+        left_out += also_left_out
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    narrow = [f"Columns left out because the terminal is too narrow: {', '.join(lost)}."] if lost else []
-    return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
+    narrow_note = [f"Left out, as the terminal is too narrow: {', '.join(left_out)}."] if left_out else []
+    return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow_note])])
 
 
 def _hidden(table: GroupTable) -> tuple[str, ...]:
-    """Columns that say nothing new: fnr is 1 - tpr; by label, accuracy is tpr; means over labels are in the cells."""
+    """List what says nothing new: fnr is 1 - tpr; by label, accuracy is tpr; means over labels are in the cells."""
     if table.by_label:
         return ("fnr", "accuracy")
     return ("fnr", "fpr", "selection_rate") if table.has_cells else ("fnr",)
@@ -150,11 +150,11 @@ def _block(
     width: int | None,
 ) -> tuple[str, list[str]]:
     """Rows, or the worst of many; and the titles of the last columns, where the width has no room for them."""
-    order, rest = list(range(len(keys))), ""
+    order, more = list(range(len(keys))), ""
     if len(keys) > MOST_ROWS:
-        values = [found.value for found in columns[worst_by]]
+        values = [estimate.value for estimate in columns[worst_by]]
         order = np.argsort(values, kind="stable")[:MOST_ROWS].tolist()  # NaNs last
-        rest = f"\nThe {MOST_ROWS} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
+        more = f"\nThe {MOST_ROWS} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
     lines = [[_shortened(title), *(titles.get(name, _shortened(name)) for name in shown)]]
     lines += [[_shortened(_name(keys[place])), *(str(columns[name][place]) for name in shown)] for place in order]
     kept, least = len(lines[0]), 2 + len({"n", "n_positive"} & set(shown))  # a name, numbers of samples, and one rate
@@ -162,7 +162,7 @@ def _block(
     while width is not None and kept > least and _width(text.split("\n")[0]) > width:
         kept -= 1
         text = _aligned([line[:kept] for line in lines])
-    return text + rest, lines[0][kept:]
+    return text + more, lines[0][kept:]
 
 
 def _notes(table: GroupTable) -> list[str]:

@@ -38,20 +38,20 @@ class RateMetric:
         self._disjoint = not (counts.by_label and name in ("fpr", "selection_rate"))
         self._proportion = counts.proportion(name)
         self.values = counts.cells(name)  # [R, T]; T is 1 for what is not taken label by label
-        self.trials = self._everyone if self._balanced else self._proportion[1].astype(np.int64)  # [R, T]
+        self.trials = self._group_sizes if self._balanced else self._proportion[1].astype(np.int64)  # [R, T]
 
     @property
     def row_values(self) -> Floats:
         return self._counts.rows(self.name)  # [R]
 
     @property
-    def _everyone(self) -> Ints:
+    def _group_sizes(self) -> Ints:
         return self._counts.proportion("accuracy")[1].astype(np.int64)  # [R, 1]
 
     @cached_property
     def cells(self) -> list[Estimate]:
         """By target, then row."""
-        return _estimates(self.values, *self._near(self._settings.z), self.trials)
+        return _estimates(self.values, *self._rate_limits(self._settings.z), self.trials)
 
     @cached_property
     def rows(self) -> list[Estimate]:
@@ -59,9 +59,9 @@ class RateMetric:
         if several and self.name == "selection_rate":  # no such number: see Counts.rows
             low = high = value
         else:
-            limits = self._near(self._settings.z)
+            limits = self._rate_limits(self._settings.z)
             low, high = intervals.mean_limits(self.values, *limits, disjoint=self.name != "fpr")
-        return _estimates(value, low, high, (self._everyone if several else self.trials)[:, 0])
+        return _estimates(value, low, high, (self._group_sizes if several else self.trials)[:, 0])
 
     def value(self, statistic: Statistic) -> float:
         return float(statistic(self._counts))
@@ -80,24 +80,28 @@ class RateMetric:
             (low, high), (other_low, other_high) = (rate._gap_limits(families=2) for rate in both)
             return max(low, other_low), max(high, other_high)
         if statistic.kind == "worst":
-            far = partial(self._near, interval=intervals.wilson_corrected)
-            return intervals.worst_limits(self.values, self._near, far, level, high_is_worse=statistic.high_is_worse)
+            far = partial(self._rate_limits, interval=intervals.wilson_corrected)
+            return intervals.worst_limits(
+                self.values, self._rate_limits, far, level, high_is_worse=statistic.high_is_worse
+            )
         strata = statistic.strata(self._tally.by_label)
         draws, centre = bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata)
         low, high = np.clip(intervals.debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0).tolist()
-        if statistic.kind == "std" and low > 0.0 and self._equal_rows_show(statistic, value):
+        if statistic.kind == "std" and low > 0.0 and self._explained_by_chance(statistic, value):
             low = 0.0
-        if statistic.kind == "ratio" and high < 1.0 and self._equal_rows_show(statistic, value):
+        if statistic.kind == "ratio" and high < 1.0 and self._explained_by_chance(statistic, value):
             high = 1.0
         return low, high
 
     def _gap_limits(self, families: int = 1) -> tuple[float, float]:
         level = self._settings.level
-        low, high = intervals.gap_limits(self.values, self._near, level, disjoint=self._disjoint, families=families)
+        low, high = intervals.gap_limits(
+            self.values, self._rate_limits, level, disjoint=self._disjoint, families=families
+        )
         return low, min(1.0, high)
 
-    def _equal_rows_show(self, statistic: Statistic, value: float) -> bool:
-        """Whether rows of these sizes with one true rate are as far apart as this, more often than 1 - level.
+    def _explained_by_chance(self, statistic: Statistic, value: float) -> bool:
+        """True if rows of these sizes with one true rate are as far apart as this, more often than 1 - level.
 
         No bootstrap knows: what it draws from is as far apart as the rows that were seen.
         """
@@ -113,7 +117,7 @@ class RateMetric:
             return value >= float(np.quantile(drawn, 1.0 - self._settings.level))
         return value <= float(np.quantile(drawn, self._settings.level))
 
-    def _near(self, z: float, interval: Score = intervals.wilson) -> tuple[Floats, Floats]:
+    def _rate_limits(self, z: float, interval: Score = intervals.wilson) -> tuple[Floats, Floats]:
         if not self._balanced:
             return interval(*self._proportion, z)
         hits, trials = self._counts.correct, self._counts.samples
@@ -132,34 +136,34 @@ class CustomMetric:
         order, values = self._cells.order, np.asarray(list(samples.label_axis))
         self._labels, self._predictions = values[samples.labels[order]], values[samples.predictions[order]]
         self._edges = np.searchsorted(samples.rows[order], np.arange(len(samples.group_axis) + 1))  # [R + 1]
-        self._all = self._of(self._labels, self._predictions)  # [R + 1], all samples last
-        self.row_values = self._all[:-1]  # NaN for a group without samples
+        self._with_overall = self._by_row(self._labels, self._predictions)  # [R + 1], all samples last
+        self.row_values = self._with_overall[:-1]  # NaN for a group without samples
         self.values = self.row_values[:, None]
         self.trials = np.diff(self._edges)[:, None]
 
     @cached_property
     def rows(self) -> list[Estimate]:
-        return _estimates(self.values, *self._near(self._settings.z), self.trials)
+        return _estimates(self.values, *self._rate_limits(self._settings.z), self.trials)
 
     @property
     def cells(self) -> list[Estimate]:
         return self.rows
 
     def value(self, statistic: Statistic) -> float:
-        return float(self._all[-1] if statistic.kind == "overall" else statistic.of(self.values))
+        return float(self._with_overall[-1] if statistic.kind == "overall" else statistic.of(self.values))
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
         level, value = self._settings.level, self.value(statistic)
         if not self._settings.draws or math.isnan(value):
             return _UNKNOWN
         if statistic.kind == "overall":
-            overall = intervals.quantile_limits(self._drawn[:, -1], self._all[-1], self._settings.z)
+            overall = intervals.quantile_limits(self._resampled[:, -1], self._with_overall[-1], self._settings.z)
             return float(overall[0]), float(overall[1])
         if statistic.kind == "worst":
             return intervals.worst_limits(
-                self.values, self._near, self._near, level, high_is_worse=statistic.high_is_worse
+                self.values, self._rate_limits, self._rate_limits, level, high_is_worse=statistic.high_is_worse
             )
-        gap = intervals.gap_limits(self.values, self._near, level, disjoint=True)
+        gap = intervals.gap_limits(self.values, self._rate_limits, level, disjoint=True)
         if statistic.kind == "gap":
             return gap
         low, high = intervals.debiased_percentiles(self.draws(statistic), value, value, level)
@@ -171,30 +175,30 @@ class CustomMetric:
 
     def draws(self, statistic: Statistic) -> Floats:
         """A number that sums up the metric, under resampling: [D]."""
-        return self._drawn[:, -1] if statistic.kind == "overall" else statistic.of(self._drawn[:, :-1, None])
+        return self._resampled[:, -1] if statistic.kind == "overall" else statistic.of(self._resampled[:, :-1, None])
 
-    def _near(self, z: float) -> tuple[Floats, Floats]:
-        return intervals.quantile_limits(self._drawn[:, :-1, None], self.values, z)
+    def _rate_limits(self, z: float) -> tuple[Floats, Floats]:
+        return intervals.quantile_limits(self._resampled[:, :-1, None], self.values, z)
 
     @cached_property
-    def _drawn(self) -> Floats:
+    def _resampled(self) -> Floats:
         rng = np.random.default_rng(self._settings.seed)
         drawn = np.empty((self._settings.draws, len(self._edges)))
         for draw in drawn:
             rows = self._cells.drawn(rng)
-            draw[:] = self._of(self._labels[rows], self._predictions[rows])
+            draw[:] = self._by_row(self._labels[rows], self._predictions[rows])
         return drawn
 
-    def _of(self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> Floats:
+    def _by_row(self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> Floats:
         parts = [*map(slice, self._edges[:-1], self._edges[1:]), slice(None)]
         return np.array([self._call(labels[part], predictions[part]) for part in parts])
 
     def _call(self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> float:
         if not len(labels):
             return math.nan
-        found = self._function(labels, predictions)
+        result = self._function(labels, predictions)
         try:
-            return float(found)
+            return float(result)
         except (TypeError, ValueError) as error:
-            kind = type(found).__name__
+            kind = type(result).__name__
             raise BadInput(f"metric {self.name!r} returned {kind}; return one number per call.") from error

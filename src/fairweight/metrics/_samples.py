@@ -104,10 +104,10 @@ def _factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]
     import pandas as pd
 
     try:
-        codes, found = pd.factorize(array)
+        codes, distinct = pd.factorize(array)
     except TypeError as error:
         raise BadInput(f"{what} holds lists or the like; give numbers or text.") from error
-    values = [_plain(value) for value in found]
+    values = [_plain(value) for value in distinct]
     try:
         order = sorted(range(len(values)), key=cast(Any, values.__getitem__))
     except TypeError as error:
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def _recode(codes: Ints, values: Sequence[Hashable], axis: Axis) -> Ints:
-    """Codes into `values`, as codes into the axis; -1 for values that are not there."""
+    """Turn codes into `values` into codes into the axis; -1 for values that the axis lacks."""
     place = {value: code for code, value in enumerate(axis)}
     return np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
 
@@ -151,18 +151,18 @@ def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> A
 
 def position(axis: Axis, wanted: Hashable, what: str) -> int:
     """The code of a name, or else of a value."""
-    for known in (list(axis.values()), list(axis)):
-        if wanted in known:
-            return known.index(wanted)
-    shown = ", ".join(repr(name) for name in list(axis.values())[:20])
-    raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {shown}.")
+    for keys in (list(axis.values()), list(axis)):
+        if wanted in keys:
+            return keys.index(wanted)
+    choices = ", ".join(repr(name) for name in list(axis.values())[:20])
+    raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {choices}.")
 
 
 def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
     """Codes of the labels, then of each model's predictions, into one axis."""
     columns = []
-    for what, given in (("labels", labels), *(("predictions", predicted) for predicted in predictions)):
-        array = _vector(given, what)
+    for what, column in (("labels", labels), *(("predictions", predicted) for predicted in predictions)):
+        array = _vector(column, what)
         if len(array) == 0:
             raise BadInput(f"{what} is empty; give at least one sample.")
         if array.dtype.kind == "f" and bool(np.any(np.floor(array) != array) and not np.isnan(array).any()):
@@ -173,13 +173,13 @@ def _label_columns(labels: object, predictions: Sequence[object], names: Names |
         if bad := [value for value in values if isinstance(value, int) and value < 0 and set(values) - {-1, 1}]:
             raise BadInput(f"{what} holds {bad[0]}, which is no class; drop those samples, or number classes from 0.")
         columns.append((codes, values))
-    truth, known = columns[0]
-    for predicted, claimed in columns[1:]:
+    truth, label_values = columns[0]
+    for predicted, other_values in columns[1:]:
         if len(truth) != len(predicted):
             raise BadInput(f"{len(truth)} labels but {len(predicted)} predictions; give one of each per sample.")
-        if isinstance(known[0], str) != isinstance(claimed[0], str):
+        if isinstance(label_values[0], str) != isinstance(other_values[0], str):
             raise BadInput(
-                f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "
+                f"labels such as {label_values[0]!r} and predictions such as {other_values[0]!r} are not of one type; "
                 "give both as text or both as numbers."
             )
     occurring = {value for _, values in columns for value in values}
@@ -203,9 +203,9 @@ def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[A
 
 def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
     """Names of one attribute's values: those under its own name, or all that are given where it is the only one."""
-    found = names.get(attribute) if isinstance(names, Mapping) else None
-    if found is not None and not isinstance(found, str):
-        return found
+    under_attribute = names.get(attribute) if isinstance(names, Mapping) else None
+    if under_attribute is not None and not isinstance(under_attribute, str):
+        return under_attribute
     if not several or names is None:
         return cast("Names | None", names)
     if not isinstance(names, Mapping):
@@ -235,14 +235,14 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
     array = _vector(column, what)
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
-    codes, found = _factorise(array, what)
-    values = [value for value in found if value != -1]  # -1: not known, as in Batch
+    codes, distinct = _factorise(array, what)
+    values = [value for value in distinct if value != -1]  # -1: not known, as in Batch
     if bad := [value for value in values if isinstance(value, int) and value < -1]:
         raise BadInput(
             f"{what} holds {bad[0]}, which is no group; number groups from 0, with -1 where it is not known."
         )
     axis = _named_axis(values, names, "group")
-    codes = _recode(codes, [None if value == -1 else value for value in found], axis)
+    codes = _recode(codes, [None if value == -1 else value for value in distinct], axis)
     absent = int((codes < 0).sum())
     if absent and missing == "error":
         raise MissingGroups(
@@ -259,9 +259,9 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
 
 def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
     """Every combination of the attributes' values; those that nobody has keep their row."""
-    crossed, only = attributes[0]
     if len(attributes) == 1:
-        return crossed, only
+        return attributes[0]
+    crossed, _ = attributes[0]
     size = math.prod(len(axis) for _, axis in attributes)
     if size > MOST_GROUPS:
         raise BadInput(f"the attributes cross to {size} groups; merge values or cross fewer attributes.")

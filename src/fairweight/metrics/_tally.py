@@ -82,15 +82,15 @@ class Tally:
         K = self.shape[1]
         if K == 1:
             return self, self.frequency.astype(np.float64)
-        group, label = np.divmod(np.unique(self.cells), K)
-        wrong = self._usual_mistake()[label]
+        groups, labels = np.divmod(np.unique(self.cells), K)
+        wrong = self._usual_mistake()[labels]
         patterns = [right[::-1] for right in product((False, True), repeat=self.models)]  # by model
-        added = [np.stack([group, label, *(label if right else wrong for right in each)]) for each in patterns]
+        added = [np.stack([groups, labels, *(labels if right else wrong for right in pattern)]) for pattern in patterns]
         members = np.concatenate([self.members, *added], axis=1)
-        more = (0, len(patterns) * len(label))
+        padding = (0, len(patterns) * len(labels))
         share = 2.0 / len(patterns)  # one right and one wrong per model in all
-        weight = np.pad(self.frequency.astype(np.float64), more, constant_values=share)
-        return replace(self, members=members, frequency=np.pad(self.frequency, more)), weight
+        weight = np.pad(self.frequency.astype(np.float64), padding, constant_values=share)
+        return replace(self, members=members, frequency=np.pad(self.frequency, padding)), weight
 
     def _usual_mistake(self) -> Ints:
         """For every label [K], the other label that it is most often taken for."""
@@ -110,14 +110,14 @@ def _resampled(tally: Tally, weight: Floats, strata: Strata, settings: Intervals
     stratum = {"all": np.zeros_like(tally.frequency), "group": tally.members[0], "cell": tally.cells}[strata]
     order = np.argsort(stratum, kind="stable")
     edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
-    blocks = [order[start:stop] for start, stop in pairwise(edges)]
+    strata_members = [order[start:stop] for start, stop in pairwise(edges)]
     chunk = max(1, _CHUNK // (len(order) + 4 * tally.shape[0] * tally.shape[1]))
     for start in range(0, max(1, draws), chunk):  # no draws: one chunk of none, so that shapes hold
         size = min(chunk, draws - start)
         drawn = np.empty((size, len(order)), dtype=np.int64)
-        for block in blocks:
-            share = weight[block] / weight[block].sum()
-            drawn[:, block] = rng.multinomial(tally.frequency[block].sum(), share, size=size)
+        for members in strata_members:
+            share = weight[members] / weight[members].sum()
+            drawn[:, members] = rng.multinomial(tally.frequency[members].sum(), share, size=size)
         yield drawn
 
 
@@ -127,11 +127,11 @@ def bootstrap(
     """The statistic of the models' counts when samples are redrawn [draws, ...], and of what is drawn from [...]."""
     drawn_from, weight = tally.smoothed()
 
-    def found(frequency: Amounts) -> Floats:
+    def of_frequency(frequency: Amounts) -> Floats:
         return statistic(tuple(drawn_from.counts(frequency, model) for model in range(tally.models)))
 
-    draws = [found(frequency) for frequency in _resampled(drawn_from, weight, strata, settings)]
-    return np.concatenate(draws), found(weight)
+    draws = [of_frequency(frequency) for frequency in _resampled(drawn_from, weight, strata, settings)]
+    return np.concatenate(draws), of_frequency(weight)
 
 
 class StratifiedDraw:

@@ -25,17 +25,22 @@ def calibration_by_group(
     puts all samples together.
     """
     if chances.shape[1] == 2:
-        p, true = chances[:, positive], (labels == positive).astype(float)
+        predicted, came_true = chances[:, positive], (labels == positive).astype(float)
     else:
-        p, true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
+        predicted, came_true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
     parts = {"all": np.ones(len(labels), dtype=bool)}
     if groups is not None:
         parts = {name: groups == code for code, name in enumerate(names) if (groups == code).any()}
-    return {name: _one(p[there], true[there]) for name, there in parts.items()}
+    return {name: _calibration(predicted[members], came_true[members]) for name, members in parts.items()}
 
 
-def _one(p: npt.NDArray[Any], true: npt.NDArray[Any]) -> dict[str, float | int]:
-    edges = np.unique(np.quantile(p, np.linspace(0, 1, BINS + 1)[1:-1]))
-    place = np.searchsorted(edges, p, side="right")  # equal probabilities share a bin
-    apart = np.abs(np.bincount(place, p - true)).sum() / len(p)
-    return {"n": len(p), "predicted": float(p.mean()), "observed": float(true.mean()), "error": float(apart)}
+def _calibration(predicted: npt.NDArray[Any], came_true: npt.NDArray[Any]) -> dict[str, float | int]:
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, BINS + 1)[1:-1]))
+    bins = np.searchsorted(edges, predicted, side="right")  # equal probabilities share a bin
+    error = np.abs(np.bincount(bins, predicted - came_true)).sum() / len(predicted)
+    return {
+        "n": len(predicted),
+        "predicted": float(predicted.mean()),
+        "observed": float(came_true.mean()),
+        "error": float(error),
+    }

@@ -97,8 +97,8 @@ def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> D
 
 def _check_same_samples(a: CodedSamples, b: CodedSamples) -> None:
     def axes(samples: CodedSamples) -> tuple[object, ...]:
-        named = list(samples.label_axis.items()), list(samples.group_axis.items())
-        return *named, samples.positive, samples.groups is None
+        values = list(samples.label_axis.items()), list(samples.group_axis.items())
+        return *values, samples.positive, samples.groups is None
 
     if axes(a) != axes(b) or not np.array_equal(a.labels, b.labels) or not np.array_equal(a.rows, b.rows):
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Flip rates of labels: calibrate a model's opinion on trusted rows, EM over true labels, rates drawn together.
+"""Flip rates of labels: calibrate a model's opinion on trusted rows, EM over true labels, shrinkage of rates.
 
 Arrays in and out: evidence is log p(x | label) up to a constant per row, cells are (group, label).
 """
@@ -20,13 +20,13 @@ from fairweight.metrics.rates import Floats
 
 MANY_CELLS = 64
 TOLERANCE = 1e-4  # of rates, at which EM stops
-STAYS = 2.0  # pseudo-counts of a true label that was written down right, in each group
-POOLED = 10.0  # pseudo-counts of flips as all groups together show them
-ANCHOR = 50.0  # trusted rows of a group at which inputs say as much of the true labels' shares as the given labels
-RANDOM_DRAW = 150.0  # trusted rows at which their own shares of labels, if drawn at random, say as much as the inputs
-LEAST = 0.02  # error of a rate, as an angle, below which resampling is not believed
+KEPT_COUNTS = 2.0  # pseudo-counts of a true label that was written down right, in each group
+POOLED_COUNTS = 10.0  # pseudo-counts of flips as all groups together show them
+ANCHOR_ROWS = 50.0  # trusted rows of a group at which inputs say as much of the true labels' shares as the given labels
+RANDOM_ROWS = 150.0  # trusted rows at which their own shares of labels, if drawn at random, say as much as the inputs
+MIN_ERROR = 0.02  # error of a rate, as an angle, below which resampling is not believed
 SPREADS = (0.0, 0.03, 0.07, 0.12, 0.2, 0.35)  # by how much rates may differ, as angles
-WIDER = 1.5  # no interval sees how far the model is off; chosen on the sets that benchmarks/arena.py names
+WIDENING = 1.5  # no interval sees how far the model is off; chosen on the sets that benchmarks/arena.py names
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class LabelNoise:
         """
         chosen = np.zeros(self.shares.shape, dtype=bool)
         chosen[slice(None) if group is None else group, slice(None) if label is None else label] = True
-        inside = chosen[self.groups, self.labels]
-        value, n = float(self.wrong[inside].sum()), int(inside.sum())
+        counted = chosen[self.groups, self.labels]
+        value, n = float(self.wrong[counted].sum()), int(counted.sum())
         drawn, chance = (part[:, chosen].sum(axis=1) for part in (self.drawn, self.by_chance))
         raw, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-        low, high = (value + WIDER * (limit - value) for limit in (min(raw, value), max(high, value)))
+        low, high = (value + WIDENING * (limit - value) for limit in (min(raw, value), max(high, value)))
         if not len(chance):  # the posterior knows where none may be wrong
-            low = value * (min(raw, value) / max(value, 1e-12)) ** WIDER
-        elif value <= WIDER * np.quantile(chance, level):
+            low = value * (min(raw, value) / max(value, 1e-12)) ** WIDENING
+        elif value <= WIDENING * np.quantile(chance, level):
             low = 0.0
         return Estimate(value, max(float(low), 0.0), min(float(high), float(n)), n)
 
@@ -84,7 +84,7 @@ def drawn_labels(chances: Floats, random: np.random.Generator) -> Ints:
 
 
 def calibrate(
-    opinion: Floats, at: Ints, logits: Floats, labels: Ints, groups: Ints, num_groups: int, rounds: int = 25
+    scores: Floats, score_groups: Ints, logits: Floats, labels: Ints, groups: Ints, num_groups: int, rounds: int = 25
 ) -> Floats:
     """Evidence of logits [N, K] in groups: scale · logit + bias of label and group, fitted to trusted rows [M, K].
 
@@ -92,29 +92,29 @@ def calibrate(
     they may be drawn evenly or at random. Fitted by Newton's method.
     """
     k = logits.shape[1]
-    hot, member = np.eye(k)[labels], np.eye(num_groups)[groups]  # [M, K], [M, G]
-    offset = np.log(shares_of(member.T @ hot))[groups]
-    held = np.eye(1 + num_groups * k)  # precision: biases vary by 0.1, and by 0.1 in a group
-    held[1:, 1:] = np.kron(np.linalg.inv(0.1 * (np.eye(num_groups) + 1)), np.eye(k))
-    target = np.eye(1, len(held))[0]
+    one_hot, member = np.eye(k)[labels], np.eye(num_groups)[groups]  # [M, K], [M, G]
+    offset = np.log(shares_of(member.T @ one_hot))[groups]
+    precision = np.eye(1 + num_groups * k)  # biases vary by 0.1, and by 0.1 in a group
+    precision[1:, 1:] = np.kron(np.linalg.inv(0.1 * (np.eye(num_groups) + 1)), np.eye(k))
+    target = np.eye(1, len(precision))[0]
     value = target.copy()
     for _ in range(rounds):
         chance = softmax(value[0] * logits + value[1:].reshape(num_groups, k)[groups] + offset)
-        slope = chance - hot  # [M, K]
+        slope = chance - one_hot  # [M, K]
         cross = chance * (logits - (chance * logits).sum(axis=1, keepdims=True))  # [M, K]
-        gradient, curve = held @ (value - target), held.copy()
+        gradient, curvature = precision @ (value - target), precision.copy()
         gradient += np.concatenate([[(slope * logits).sum()], (member.T @ slope).ravel()])
-        curve[0] += np.concatenate([[(cross * logits).sum()], (member.T @ cross).ravel()])
-        curve[1:, 0] = curve[0, 1:]
+        curvature[0] += np.concatenate([[(cross * logits).sum()], (member.T @ cross).ravel()])
+        curvature[1:, 0] = curvature[0, 1:]
         for g in range(num_groups):
-            here, own = slice(1 + g * k, 1 + (g + 1) * k), chance[groups == g]
-            curve[here, here] += np.diag(own.sum(axis=0)) - own.T @ own
-        step = np.linalg.solve(curve, gradient)
+            block, in_group = slice(1 + g * k, 1 + (g + 1) * k), chance[groups == g]
+            curvature[block, block] += np.diag(in_group.sum(axis=0)) - in_group.T @ in_group
+        step = np.linalg.solve(curvature, gradient)
         value = value - step / max(1.0, float(np.abs(step).max()) / 2.0)  # a far start takes short steps
         if float(np.abs(step).max()) < 1e-8:
             break
-    scores = max(float(value[0]), 0.0) * opinion + value[1:].reshape(num_groups, k)[at]
-    return np.asarray(scores - scores.max(axis=1, keepdims=True))
+    evidence = max(float(value[0]), 0.0) * scores + value[1:].reshape(num_groups, k)[score_groups]
+    return np.asarray(evidence - evidence.max(axis=1, keepdims=True))
 
 
 def anchor_of(given: Floats, trusted: Floats, *, random: bool) -> tuple[Floats, Floats]:
@@ -125,9 +125,9 @@ def anchor_of(given: Floats, trusted: Floats, *, random: bool) -> tuple[Floats, 
     """
     size = trusted.sum(axis=1)
     if not random:
-        return shares_of(given), ANCHOR / (ANCHOR + size)
+        return shares_of(given), ANCHOR_ROWS / (ANCHOR_ROWS + size)
     overall = shares_of(trusted.sum(axis=0, keepdims=True))  # [1, K] for groups with hardly any
-    weight = size.sum() / (size.sum() + RANDOM_DRAW)
+    weight = size.sum() / (size.sum() + RANDOM_ROWS)
     return (trusted + 5 * overall) / (size + 5)[:, None], np.full(len(size), weight)
 
 
@@ -135,12 +135,12 @@ def natural_groups(given: Floats, trusted: Floats) -> bool:
     """True if groups are as common among trusted rows as in train, and labels not as many of each; counts [G, K]."""
     from scipy.stats import chi2
 
-    alike = (trusted.max(axis=1) <= 1.25 * np.maximum(trusted.min(axis=1), 1.0)).all()
-    if alike or (trusted == trusted.max()).mean() >= 0.5:  # the second: an even draw that ran short of some cells
+    even = (trusted.max(axis=1) <= 1.25 * np.maximum(trusted.min(axis=1), 1.0)).all()
+    if even or (trusted == trusted.max()).mean() >= 0.5:  # the second: an even draw that ran short of some cells
         return False
-    there, wanted = trusted.sum(axis=1), given.sum(axis=1) / given.sum() * trusted.sum()
-    apart = float(((there - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum())
-    return bool(chi2.sf(apart, max(1, len(there) - 1)) > 1e-3)
+    sizes, expected = trusted.sum(axis=1), given.sum(axis=1) / given.sum() * trusted.sum()
+    distance = float(((sizes - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
+    return bool(chi2.sf(distance, max(1, len(sizes) - 1)) > 1e-3)
 
 
 def drawn_at_random(given: Floats, trusted: Floats, by_inputs: Floats) -> bool:
@@ -150,12 +150,12 @@ def drawn_at_random(given: Floats, trusted: Floats, by_inputs: Floats) -> bool:
     """
     n = trusted.sum()
     share = trusted.sum(axis=0) / n
-    near = np.abs(share - by_inputs) <= 2 * np.sqrt(0.04**2 + share * (1 - share) / n)  # inputs err by about 0.04
-    return bool(near.all()) and natural_groups(given, trusted)
+    close = np.abs(share - by_inputs) <= 2 * np.sqrt(0.04**2 + share * (1 - share) / n)  # inputs err by about 0.04
+    return bool(close.all()) and natural_groups(given, trusted)
 
 
 class Flips(NamedTuple):
-    """What EM found."""
+    """Shares of true labels, and flip rates, as EM finds them."""
 
     shares: Floats  # [G, K] of true labels
     rates: Floats  # [G, K, K] row: true label, column: given label
@@ -169,60 +169,62 @@ def flip_rates(
 
     Rates are held at no flips, and at what all groups show where rows are few.
     """
-    held_shares, firm = anchor
-    shares, rates = start or (held_shares, _rates(np.full(held_shares.shape, 0.1)))
-    likelihood, own = np.exp(evidence), np.eye(evidence.shape[1], dtype=bool)
+    anchor_shares, strength = anchor
+    shares, rates = start or (anchor_shares, _rates(np.full(anchor_shares.shape, 0.1)))
+    likelihood, diagonal = np.exp(evidence), np.eye(evidence.shape[1], dtype=bool)
     for _ in range(rounds):
         before = rates
         posterior = posterior_of(likelihood, labels, groups, shares, rates)
         counts = sums_by_cell(posterior, labels, groups, len(shares)).transpose(0, 2, 1)  # [G, true, given]
-        pooled = counts.sum(axis=0) + 1e-9 + STAYS * own
+        pooled = counts.sum(axis=0) + 1e-9 + KEPT_COUNTS * diagonal
         pooled /= pooled.sum(axis=1, keepdims=True)  # [true, given]
-        held = counts + POOLED * (pooled + _rates(1 - pooled[own])) / 2 + STAYS * own
-        rates = held / held.sum(axis=2, keepdims=True)
-        shares = (1 - firm[:, None]) * shares_of(counts.sum(axis=2)) + firm[:, None] * held_shares
+        smoothed = counts + POOLED_COUNTS * (pooled + _rates(1 - pooled[diagonal])) / 2 + KEPT_COUNTS * diagonal
+        rates = smoothed / smoothed.sum(axis=2, keepdims=True)
+        shares = (1 - strength[:, None]) * shares_of(counts.sum(axis=2)) + strength[:, None] * anchor_shares
         if float(np.abs(rates - before).max()) < TOLERANCE:
             break
     return Flips(shares, rates)
 
 
-def drawn_together(rates: Floats, drawn: Sequence[Floats]) -> Floats:
-    """Matrix that draws rates of wrong labels, as angles, together as far as their errors over draws ask for.
+def shrinkage(rates: Floats, drawn: Sequence[Floats]) -> Floats:
+    """Matrix that shrinks rates of wrong labels, as angles, towards each other as far as their errors over draws ask.
 
     Rates are a mean, an effect of the label, one of the group and one of the cell, each with a spread; every
     combination of spreads counts by how well it explains the rates. (An angle is arcsin √rate: its error is alike for
     small and large rates.) Rates are [G, K, K], as those of each draw.
     """  # [G K, G K]
     g, k = rates.shape[:2]
-    value, *angles = (_angle(1 - found.diagonal(0, 1, 2)).ravel() for found in (rates, *drawn))
-    one = np.ones(g * k)
+    value, *angles = (_angle(1 - r.diagonal(0, 1, 2)).ravel() for r in (rates, *drawn))
+    ones = np.ones(g * k)
     errors = np.cov(np.stack(angles).T).reshape(g * k, g * k)
-    errors = 0.5 * errors + 0.5 * np.diag(np.diag(errors)) + LEAST**2 * np.eye(g * k)
+    errors = 0.5 * errors + 0.5 * np.diag(np.diag(errors)) + MIN_ERROR**2 * np.eye(g * k)
     label, group = np.tile(np.arange(k), g), np.repeat(np.arange(g), k)
-    kinds = [np.eye(g * k)]
+    effects = [np.eye(g * k)]
     if g > 1 and g * k <= MANY_CELLS:
-        kinds += [(code[:, None] == code).astype(np.float64) for code in (label, group)]
+        effects += [(code[:, None] == code).astype(np.float64) for code in (label, group)]
     scores, maps = [], []
-    for spreads in product(SPREADS, repeat=len(kinds)):
-        apart: Floats = sum((s**2 * kind for s, kind in zip(spreads, kinds, strict=True)), np.zeros_like(errors))
-        precise = np.linalg.inv(errors + apart)
-        total = one @ precise @ one
-        mean = np.outer(one, precise @ one / total)  # each entry the weighted mean
-        left = value - mean @ value
-        scores.append(0.5 * (np.linalg.slogdet(precise)[1] - left @ precise @ left - np.log(total)))
-        maps.append(mean + apart @ precise @ (np.eye(g * k) - mean))
+    for spreads in product(SPREADS, repeat=len(effects)):
+        covariance: Floats = sum(
+            (s**2 * effect for s, effect in zip(spreads, effects, strict=True)), np.zeros_like(errors)
+        )
+        precision = np.linalg.inv(errors + covariance)
+        total = ones @ precision @ ones
+        mean = np.outer(ones, precision @ ones / total)  # each entry the weighted mean
+        residual = value - mean @ value
+        scores.append(0.5 * (np.linalg.slogdet(precision)[1] - residual @ precision @ residual - np.log(total)))
+        maps.append(mean + covariance @ precision @ (np.eye(g * k) - mean))
     return np.asarray(np.einsum("c,cij->ij", softmax(np.array([scores]))[0], np.stack(maps)))
 
 
-def moved(rates: Floats, together: Floats) -> Floats:
-    """Flip rates drawn together; which other label is written stays as EM found it."""  # [G, K, K]
+def shrink(rates: Floats, by: Floats) -> Floats:
+    """Shrink flip rates by the matrix of `shrinkage`; which other label is written stays the same."""  # [G, K, K]
     k = rates.shape[1]
-    off = rates * (1 - np.eye(k))
-    wrong = off.sum(axis=2)
-    new = np.sin((together @ _angle(wrong).ravel()).clip(0, 1.3)) ** 2
-    found = off * (new.reshape(wrong.shape) / np.maximum(wrong, 1e-12))[:, :, None]
-    found[:, np.arange(k), np.arange(k)] = 1 - found.sum(axis=2)
-    return np.asarray(found)
+    flips = rates * (1 - np.eye(k))
+    wrong = flips.sum(axis=2)
+    new_wrong = np.sin((by @ _angle(wrong).ravel()).clip(0, 1.3)) ** 2
+    new_rates = flips * (new_wrong.reshape(wrong.shape) / np.maximum(wrong, 1e-12))[:, :, None]
+    new_rates[:, np.arange(k), np.arange(k)] = 1 - new_rates.sum(axis=2)
+    return np.asarray(new_rates)
 
 
 def shares_by_inputs(evidence: Floats) -> Floats:
@@ -254,8 +256,8 @@ def counts_by_cell(labels: Ints, groups: Ints, shape: tuple[int, int]) -> Floats
 
 def _rates(wrong: Floats) -> Floats:
     """Rates [..., K, K] at which each label [..., K] is written as any other one alike."""
-    own = np.eye(wrong.shape[-1], dtype=bool)
-    return np.where(own, (1 - wrong)[..., None], wrong[..., None] / max(1, len(own) - 1))
+    diagonal = np.eye(wrong.shape[-1], dtype=bool)
+    return np.where(diagonal, (1 - wrong)[..., None], wrong[..., None] / max(1, len(diagonal) - 1))
 
 
 def _angle(rates: Floats) -> Floats:

@@ -52,7 +52,7 @@ def group_table(
     return GroupTable(samples, metrics or {}, intervals or Intervals())
 
 
-class _Numbers(dict[str, "RateMetric | CustomMetric"]):
+class _MetricsByName(dict[str, "RateMetric | CustomMetric"]):
     def __missing__(self, name: str) -> NoReturn:
         raise UnknownName(f"{name!r} is no metric of this table; choose from: {', '.join(self)}.")
 
@@ -66,7 +66,7 @@ class GroupTable:
         self.intervals = intervals
         self.tally = Tally.of(samples, samples.predictions)
         counts = self.tally.counts()
-        self.numbers = _Numbers({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
+        self.numbers = _MetricsByName({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
         for name, function in metrics.items():
             if name in statistics() or name in _export.TAKEN:
                 raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
@@ -215,10 +215,10 @@ class GroupTable:
         row = position(self.samples.group_axis, group, "group")
         if label is None:
             return self.numbers[name].rows[row]
-        wanted = self.labels[position(self.samples.label_axis, label, "label")]
-        if name not in BY_CELL or self.by_label or wanted not in self.targets:
+        target = self.labels[position(self.samples.label_axis, label, "label")]
+        if name not in BY_CELL or self.by_label or target not in self.targets:
             raise BadInput(f"{name!r} has no value for label {label!r} in group {group!r}; leave label out.")
-        return self.numbers[name].cells[self.targets.index(wanted) * len(self.groups) + row]
+        return self.numbers[name].cells[self.targets.index(target) * len(self.groups) + row]
 
     def noise_floor(self) -> NoiseFloor:
         """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""

@@ -176,10 +176,10 @@ def gap_limits(
         low_c, high_c = (limit[known, t] for limit in limits(c))
         for start in range(0, len(value), _BLOCK):
             block = slice(start, start + _BLOCK)
-            apart = value[block, None] - value  # [b, r]
-            lows.append(float((apart - _both((value - low_c)[block], high_c - value, disjoint)).max()))
+            difference = value[block, None] - value  # [b, r]
+            lows.append(float((difference - _both((value - low_c)[block], high_c - value, disjoint)).max()))
             rise, fall = (high_z[known, t] - value)[block], value - low_z[known, t]
-            highs.append(float((apart + _both(rise, fall, disjoint)).max()))
+            highs.append(float((difference + _both(rise, fall, disjoint)).max()))
     return max(lows), max(highs)
 
 

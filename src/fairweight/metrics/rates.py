@@ -58,9 +58,9 @@ class Counts:
 
     def proportion(self, metric: str) -> tuple[Amounts, Amounts]:
         """Hits and trials of a rate: [..., R, T]; of accuracy, [..., R, 1]."""
-        everyone = self.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
+        group_sizes = self.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
         if metric == "accuracy" and not self.by_label:
-            return self.correct.sum(axis=-1, keepdims=True), everyone
+            return self.correct.sum(axis=-1, keepdims=True), group_sizes
         samples, correct, predicted = (
             part.swapaxes(-1, -2) if self.by_label else part[..., self.targets]
             for part in (self.samples, self.correct, self.predicted)
@@ -70,10 +70,10 @@ class Counts:
         if metric == "fnr":
             return samples - correct, samples
         if metric == "fpr":
-            return predicted - correct, everyone - samples
+            return predicted - correct, group_sizes - samples
         if metric == "precision":
             return correct, predicted
-        return predicted, np.broadcast_to(everyone, predicted.shape)
+        return predicted, np.broadcast_to(group_sizes, predicted.shape)
 
     def cells(self, metric: str) -> Floats:
         """A metric by row and target: [..., R, T]; NaN where there are no samples."""
@@ -106,9 +106,9 @@ def mean(values: Floats, axis: int) -> Floats:
     return divide(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis))
 
 
-def _compared(values: Floats, found: Floats) -> Floats:
-    """Keep what compares two rows or more [..., T]; one row alone has no gap."""
-    return np.where((~np.isnan(values)).sum(axis=-2) > 1, found, np.nan)
+def _compared(values: Floats, result: Floats) -> Floats:
+    """Keep results [..., T] that compare two rows or more; one row alone has no gap."""
+    return np.where((~np.isnan(values)).sum(axis=-2) > 1, result, np.nan)
 
 
 def gap(values: Floats) -> Floats:
@@ -159,13 +159,13 @@ class Statistic:
     @classmethod
     def named(cls, name: str, custom: tuple[str, ...] = ()) -> Statistic:
         known = (*METRICS, *custom)
-        found = statistics(known).get(name)
-        if found is None:
+        statistic = statistics(known).get(name)
+        if statistic is None:
             raise UnknownName(
                 f"{name!r} is no number of this table; choose from: {', '.join(SCALARS)}, or a metric "
                 f"({', '.join(known)}), alone or with _gap, _ratio, _std, _worst or _worst_tenth after it."
             )
-        return found
+        return statistic
 
     @property
     def high_is_worse(self) -> bool:

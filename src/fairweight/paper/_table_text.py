@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairweight.paper.plan import size_line
 from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
@@ -13,14 +13,14 @@ WIDTH = 110
 TESTS = {"p": "t", "p_holm": "Holm", "wilcoxon": "Wilcoxon"}
 MARKS = "* p < 0.05 by the paired t-test; ** also after Holm's correction, which the endpoints TPRD and std have"
 Record = Mapping[str, Any]
-Shown = tuple[list[str], list[list[str]]]  # titles, and the cells of each row
+Cells = tuple[list[str], list[list[str]]]  # titles, and the cells of each row
 
 
 def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """A table in Markdown."""
-    named = list(titles)
-    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (named, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(named), *lines[1:]])
+    header = list(titles)
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
 
 
 def seeds_text(n: int) -> str:
@@ -31,8 +31,8 @@ def seeds_text(n: int) -> str:
 def difference_text(entry: Mapping[str, Any]) -> str:
     """A difference with its error and p-values: "-1.53 ± 0.42 (p 0.01)"."""
     tests = {**TESTS, "p": "p"}
-    shown = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
-    return _signed(entry) + (f" ({', '.join(shown)})" if shown else "")
+    p_values = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
+    return _signed(entry) + (f" ({', '.join(p_values)})" if p_values else "")
 
 
 def marked(entry: Mapping[str, Any]) -> str:
@@ -60,24 +60,24 @@ def beside_text(row: Mapping[str, Any], key: str) -> str:
     return f"{value:.{digits}f}" if digits == 0 or value == 0 or abs(value) >= 10.0**-digits else f"{value:.1e}"
 
 
-def means_table(record: Record) -> Shown:
+def means_table(record: Record) -> Cells:
     """Each row's means; where rows differ in what they train on, with that."""
     rows, numbers = record["rows"], record["numbers"]
-    places = {row["key"]: _place(row, rows) for row in rows}
-    shown = len(set(places.values())) > 1
-    titles = ["row", "n", *(["trains on"] if shown else [])]
+    trained_on = {row["key"]: _trained_on(row, rows) for row in rows}
+    differs = len(set(trained_on.values())) > 1
+    titles = ["row", "n", *(["trains on"] if differs else [])]
     titles += [number["title"] + (f", {number['unit']}" if number["unit"] else "") for number in numbers]
     spread = ["tpr_std"] if any("tprd" in row["means"] and "tpr_std" in row["beside"] for row in rows) else []
     cells = []
     for row in rows:
         entries = [row["means"][number["key"]] for number in numbers]
         line = [row["title"], str(max((entry["n"] for entry in entries), default=0))]
-        line += [places[row["key"]]] if shown else []
+        line += [trained_on[row["key"]]] if differs else []
         cells.append([*line, *map(mean_text, entries), *(mean_text(row["beside"].get(key, {})) for key in spread)])
     return [*titles, *(BESIDE[key][0] for key in spread)], cells
 
 
-def _place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+def _trained_on(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """What a row is trained on, as far as its data says."""
     if row.get("moved"):
         row = next(other for other in rows if other["key"] == row["moved"]["of"])
@@ -85,7 +85,7 @@ def _place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     return {True: "all rows", False: "all but the exemplars"}.get(inside, "")
 
 
-def printed_table(record: Record, *, why: bool = False) -> Shown:
+def printed_table(record: Record, *, why: bool = False) -> Cells:
     """What is printed of the same row, and how ours stands to it; why: with the reason of each verdict."""
     numbers = record["numbers"] if record["whole"] else []
     rows = []
@@ -99,39 +99,51 @@ def printed_table(record: Record, *, why: bool = False) -> Shown:
     return ["printed: ours is", *(number["title"] for number in numbers)], rows
 
 
-def more_tables(record: Record) -> list[Shown]:
+def more_tables(record: Record) -> list[Cells]:
     """Differences seed by seed, shares of the way, p-values and other numbers: the tables that have rows."""
-    every = (_differences(record), _gap_closed(record), _p_values(record), _other_numbers(record))
-    return [(titles, rows) for titles, rows in every if rows]
+    tables = (_differences(record), _gap_closed(record), _p_values(record), _other_numbers(record))
+    return [(titles, rows) for titles, rows in tables if rows]
 
 
-def _comparisons(record: Record) -> list[tuple[list[str], Mapping[str, Any], int]]:
-    """Of each pair of rows that are compared: their titles, what was found by number, and over how many seeds."""
+class _Comparison(NamedTuple):
+    titles: list[str]  # of the two rows
+    differences: Mapping[str, Any]  # by number
+
+    @property
+    def n(self) -> int:
+        """Seeds."""
+        return max((entry["n"] for entry in self.differences.values()), default=0)
+
+
+def _comparisons(record: Record) -> list[_Comparison]:
     titles = {row["key"]: row["title"] for row in record["rows"]}
-    pairs = [([row["title"], titles[key]], found) for row in record["rows"] for key, found in row["compared"].items()]
-    return [(pair, found, max((entry["n"] for entry in found.values()), default=0)) for pair, found in pairs]
+    return [
+        _Comparison([row["title"], titles[key]], differences)
+        for row in record["rows"]
+        for key, differences in row["compared"].items()
+    ]
 
 
 def _compared_by(record: Record) -> dict[str, str]:
     """Titles of the numbers that rows are compared by: the table's own, and the endpoints."""
     names = {number["key"]: number["title"] for number in record["numbers"]}
-    known = {key for _, found, _ in _comparisons(record) for key in found}
+    known = {key for pair in _comparisons(record) for key in pair.differences}
     return names | {key: "std" for key in ENDPOINTS if key in known and key not in names}
 
 
-def _differences(record: Record) -> Shown:
+def _differences(record: Record) -> Cells:
     names = _compared_by(record)
     rows = [
-        [*pair, str(n), *(marked(found[key]) if key in found else "–" for key in names)]
-        for pair, found, n in _comparisons(record)
-        if n
+        [*pair.titles, str(pair.n), *(marked(pair.differences[k]) if k in pair.differences else "–" for k in names)]
+        for pair in _comparisons(record)
+        if pair.n
     ]
     return ["difference by seed", "compared with", "n", *names.values()], rows
 
 
-def _p_values(record: Record) -> Shown:
+def _p_values(record: Record) -> Cells:
     names, pairs = _compared_by(record), _comparisons(record)
-    entries = [entry for _, found, _ in pairs for entry in found.values()]
+    entries = [entry for pair in pairs for entry in pair.differences.values()]
     known = [test for test in TESTS if any(entry.get(test) is not None for entry in entries)]
     tests = {key: [test for test in known if test != "p_holm" or key in ENDPOINTS] for key in names}
 
@@ -139,21 +151,21 @@ def _p_values(record: Record) -> Shown:
         return " / ".join("–" if entry.get(test) is None else f"{entry[test]:.2g}" for test in tests[key])
 
     titles = [f"{title}: {' / '.join(TESTS[test] for test in tests[key])}" for key, title in names.items()]
-    rows = [[*pair, *(cell(found.get(key, {}), key) for key in names)] for pair, found, n in pairs if n > 1]
+    rows = [[*pair.titles, *(cell(pair.differences.get(k, {}), k) for k in names)] for pair in pairs if pair.n > 1]
     return ["p-values", "compared with", *titles], rows
 
 
-def _gap_closed(record: Record) -> Shown:
+def _gap_closed(record: Record) -> Cells:
     titles = {row["key"]: row["title"] for row in record["rows"]}
     rows = []
-    for key, found in record.get("gap_closed", {}).items():
-        pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
+    for key, shares in record.get("gap_closed", {}).items():
+        pairs = [(share_text(s["ours"], s["interval"]), share_text(s["printed"])) for s in shares.values()]
         rows.append([titles[key], *(text for pair in pairs for text in pair)])
-    share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
-    return [share, "TPRD", "printed", "accuracy", "printed"], rows
+    title = "share of the gap to clean labels that is closed [95 %, bootstrap]"
+    return [title, "TPRD", "printed", "accuracy", "printed"], rows
 
 
-def _other_numbers(record: Record) -> Shown:
+def _other_numbers(record: Record) -> Cells:
     rows = record["rows"]
     keys = [key for key in BESIDE if any(key in row["beside"] for row in rows) and key != "tpr_std"]
     cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows] if keys else []

@@ -1,4 +1,4 @@
-"""What a finished model gives when only its decisions are moved: no training, and never a look at a test label."""
+"""Moves the decisions of a finished model: no training, and never a look at a test label."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
 
     A gain that this reaches too is a gain of the threshold.
     """
-    found, labels, groups = folder.read_logits("test")
-    other, labels_there, _ = like.read_logits("test")
-    if not torch.equal(labels, labels_there):
+    logits, labels, groups = folder.read_logits("test")
+    other_logits, other_labels, _ = like.read_logits("test")
+    if not torch.equal(labels, other_labels):
         raise BadInput(f"{folder.path} and {like.path} were tested on different samples; compare like with like.")
-    wanted = int((predicted(other) == 1).sum())
-    predictions = torch.zeros_like(labels)
-    predictions[torch.argsort(positive_margin(found), descending=True, stable=True)[:wanted]] = 1
-    return group_table(labels, predictions, groups, missing="ignore", label_names=("0", "1"))
+    positives = int((predicted(other_logits) == 1).sum())
+    decisions = torch.zeros_like(labels)
+    decisions[torch.argsort(positive_margin(logits), descending=True, stable=True)[:positives]] = 1
+    return group_table(labels, decisions, groups, missing="ignore", label_names=("0", "1"))
 
 
 def positive_margin(logits: Tensor) -> Tensor:
@@ -42,10 +42,10 @@ def class_bias(folder: RunFolder, fraction: float | None = 1.0) -> GroupTable:
 
     fraction: of the bias that is added; None chooses it on the exemplar set within BUDGET.
     """
-    held, held_labels, _ = folder.read_logits("exemplar")
-    fraction = within_budget(held, held_labels) if fraction is None else fraction
-    found, labels, groups = folder.read_logits("test")
-    moved = found + fraction * even_recalls(held, held_labels)
+    exemplar_logits, exemplar_labels, _ = folder.read_logits("exemplar")
+    fraction = within_budget(exemplar_logits, exemplar_labels) if fraction is None else fraction
+    logits, labels, groups = folder.read_logits("test")
+    moved = logits + fraction * even_recalls(exemplar_logits, exemplar_labels)
     return group_table(labels, moved.argmax(dim=1), groups, missing="ignore")
 
 
@@ -56,21 +56,22 @@ def within_budget(logits: Tensor, labels: Tensor, budget: float = BUDGET) -> flo
     """
     halves = [torch.arange(len(labels)) % 2 == half for half in (0, 1)]
     biases = [even_recalls(logits[~half], labels[~half]) for half in halves]
-    judged = torch.cat([labels[half] for half in halves])
-    tried = []
+    held_labels = torch.cat([labels[half] for half in halves])
+    results = []
     for fraction in FRACTIONS:
         pairs = zip(halves, biases, strict=True)
-        right = torch.cat([(logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in pairs])
-        recall = _recalls(right, judged, logits.shape[1])
-        tried.append((float(recall[~recall.isnan()].std(correction=0)), fraction, float(right.double().mean())))
-    least = tried[0][2] - budget  # the first is plain training
-    affordable = ((spread, fraction) for spread, fraction, accuracy in tried if accuracy >= least)
+        is_right = torch.cat([(logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in pairs])
+        recall = _recalls(is_right, held_labels, logits.shape[1])
+        spread, accuracy = float(recall[~recall.isnan()].std(correction=0)), float(is_right.double().mean())
+        results.append((spread, fraction, accuracy))
+    least_accuracy = results[0][2] - budget  # the first is plain training
+    affordable = ((spread, fraction) for spread, fraction, accuracy in results if accuracy >= least_accuracy)
     return min(affordable, default=(0.0, 0.0))[1]
 
 
 def _recalls(right: Tensor, labels: Tensor, classes: int) -> Tensor:
     """NaN for a class without samples."""  # [K]
-    count, hits = (torch.bincount(those, minlength=classes).double() for those in (labels, labels[right]))
+    count, hits = (torch.bincount(subset, minlength=classes).double() for subset in (labels, labels[right]))
     return hits / count
 
 
@@ -80,12 +81,12 @@ def even_recalls(logits: Tensor, labels: Tensor, *, steps: int = 300, rate: floa
     A class without samples has no recall, and its bias stays 0.
     """  # [K]
     bias = torch.zeros(logits.shape[1], dtype=logits.dtype)
-    best, least = bias, torch.inf
+    best, smallest = bias, torch.inf
     for step in range(steps):
         recall = _recalls((logits + bias).argmax(dim=1) == labels, labels, len(bias))
         known = recall[~recall.isnan()]
         spread = float(known.max() - known.min())
-        if spread < least:
-            best, least = bias, spread
+        if spread < smallest:
+            best, smallest = bias, spread
         bias = bias + rate / (1 + step) ** 0.5 * (known.mean() - recall).nan_to_num(0.0).to(bias.dtype)
     return best

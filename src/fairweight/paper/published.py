@@ -28,7 +28,7 @@ def tables() -> dict[str, dict[str, dict[str, Printed]]]:
 
 
 def _row(row: dict[str, Any], runs: int | None) -> dict[str, Printed]:
-    found = {}
+    numbers = {}
     for key, (value, *error) in ((key, pair) for key, pair in row.items() if key != "row"):
-        found[key] = Printed(float(value), float(error[0]) if error else None, runs)
-    return found
+        numbers[key] = Printed(float(value), float(error[0]) if error else None, runs)
+    return numbers

@@ -69,7 +69,7 @@ def read(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
     if values.get("kind") == "reproduce":
         today = planned(values["table"])
-        titles = {row.key: row.title for row in today.every}
+        titles = {row.key: row.title for row in today.all_rows}
         for row in values["rows"]:
             row["title"] = titles.get(row["key"], row["title"])
         # An option that the table has got since, or has no longer, was at its default.
@@ -98,43 +98,43 @@ def section_name(record: Record) -> str:
     return ", ".join([record["table"], size_name(record), *other_options(record)])
 
 
-def grouped(found: Mapping[str, Record]) -> list[dict[str, Any]]:
+def grouped(records: Mapping[str, Record]) -> list[dict[str, Any]]:
     """Tables, in the paper's order, the full size and the usual options first; records of the same settings are one."""
     names: dict[str, list[str]] = {}
-    for name, record in found.items():
+    for name, record in records.items():
         if record.get("kind") == "reproduce":
             names.setdefault(settings_of(record), []).append(name)
-    tables = [{**merged(found[name] for name in group), "from": group} for group in names.values()]
+    tables = [{**merged(records[name] for name in group), "from": group} for group in names.values()]
     order, sizes = table_names(), ("paper", "short", "quick")
     return sorted(tables, key=lambda r: (order.index(r["table"]), sizes.index(r["size"]), other_options(r)))
 
 
 def merged(records: Iterable[Record]) -> dict[str, Any]:
     """One record of all seeds and rows; of a seed that was run twice the later one counts."""
-    every = list(records)
-    last = every[-1]
+    all_records = list(records)
+    last = all_records[-1]
     rows: dict[str, dict[str, Any]] = {}
-    walls: dict[str, float] = {}  # by when a command was started: what it took, as far as it has told
-    for record in every:
+    walls: dict[str, float] = {}  # by when a command was started: what it took, as far as its records say
+    for record in all_records:
         for row in record["rows"]:
             known = rows.get(row["key"])
             if known is None or known["spec"] != row["spec"]:
                 rows[row["key"]] = dict(row)  # another training under the same name: the later one alone counts
                 continue
-            seeds = dict(sorted({**known["seeds"], **row["seeds"]}.items(), key=lambda found: int(found[0])))
+            seeds = dict(sorted({**known["seeds"], **row["seeds"]}.items(), key=lambda item: int(item[0])))
             failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
             rows[row["key"]] = {**row, "seeds": seeds, "failed": failed}
         walls |= record["walls"]
     plan = planned(last["table"], size=last["size"], options=last["options"])
-    order = [row.key for row in plan.every]
-    for now in plan.every:  # what a row is called and compared with is said by the table, not by old records
-        if now.key in rows:
-            rows[now.key] |= now.described
+    order = [row.key for row in plan.all_rows]
+    for row in plan.all_rows:  # the table says what a row is called and compared with, not old records
+        if row.key in rows:
+            rows[row.key] |= row.described
 
     def unique(key: str) -> list[str]:
-        return list(dict.fromkeys(value for record in every for value in record[key]))
+        return list(dict.fromkeys(value for record in all_records for value in record[key]))
 
-    commands = [command for record in every for command in record.get("commands") or [record["command"]]]
+    commands = [command for record in all_records for command in record.get("commands") or [record["command"]]]
     return with_statistics(
         {
             **last,
@@ -144,7 +144,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             "commands": list(dict.fromkeys(commands)),
             "walls": walls,
             "wall_seconds": round(sum(walls.values()), 1),
-            "versions": all_versions(record["versions"] for record in every),
+            "versions": all_versions(record["versions"] for record in all_records),
             "devices": unique("devices"),
             "commits": unique("commits"),
         }

@@ -23,7 +23,7 @@ KEEP_EVERY = 60.0  # seconds between records while runs go on: a kill loses minu
 
 
 def reproduce(
-    what: Planned,
+    plan: Planned,
     out: str | Path,
     *,
     keep: Callable[[dict[str, Any]], object] = lambda record: None,
@@ -40,14 +40,14 @@ def reproduce(
     failed: dict[str, str] = {}  # by fingerprint
 
     def record() -> dict[str, Any]:
-        entries = [_entry(what, row, pool, failed) for row in what.every]
-        trained = [_folder(row, seed, pool) for row in what.every if row.spec is not None for seed in what.seeds]
+        entries = [_entry(plan, row, pool, failed) for row in plan.all_rows]
+        trained = [_folder(row, seed, pool) for row in plan.all_rows if row.spec is not None for seed in plan.seeds]
         return with_statistics(
             {
-                **what.heading(),
-                "seeds": list(what.seeds),
+                **plan.heading(),
+                "seeds": list(plan.seeds),
                 "rows": [entry for entry in entries if entry["seeds"] or entry["failed"]],
-                "command": what.command,
+                "command": plan.command,
                 "wall_seconds": (took := round(time.monotonic() - started, 1)),
                 "walls": {when: took},
                 "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -56,7 +56,7 @@ def reproduce(
         )
 
     kept = time.monotonic()
-    with closing(run_each(what.specs(), pool, **options)) as finished:
+    with closing(run_each(plan.specs(), pool, **options)) as finished:
         for outcome in finished:
             if outcome.error is not None:
                 failed[outcome.spec.fingerprint] = outcome.error
@@ -66,27 +66,27 @@ def reproduce(
     return record()
 
 
-def _entry(what: Planned, row: Row, pool: Path, failures: Mapping[str, str]) -> dict[str, Any]:
+def _entry(plan: Planned, row: Row, pool: Path, errors: Mapping[str, str]) -> dict[str, Any]:
     """A row with its numbers seed by seed."""
-    found: dict[str, dict[str, float]] = {}
+    numbers: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
-    for seed in what.seeds if row.moved is None or row in what.asked else ():
-        error = None if row.spec is None else failures.get(row.spec_for(seed).fingerprint)
+    for seed in plan.seeds if row.moved is None or row in plan.rows else ():
+        error = None if row.spec is None else errors.get(row.spec_for(seed).fingerprint)
         try:
-            values = _numbers(what, row, seed, pool) if error is None else None
+            values = _numbers(plan, row, seed, pool) if error is None else None
         except FairweightError as missing:  # a file is missing: the other rows, and runs under way, know nothing of it
-            values, error = None, str(missing) if row in what.asked else None
+            values, error = None, str(missing) if row in plan.rows else None
         if values is not None:
-            found[str(seed)] = values
+            numbers[str(seed)] = values
         elif error is not None:
             failed[str(seed)] = error
     spec = None if row.spec is None else row.spec.to_dict()
-    return {**row.described, "spec": spec, "seeds": found, "failed": failed}
+    return {**row.described, "spec": spec, "seeds": numbers, "failed": failed}
 
 
-def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:
+def _numbers(plan: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:
     """None while a run that they need is not finished."""
-    by_key = {other.key: other for other in what.every}
+    by_key = {other.key: other for other in plan.all_rows}
     needed = (row.key,) if row.moved is None else row.moved.needs
     folders = [_folder(by_key[key], seed, pool) for key in needed]
     if not all(folder.finished for folder in folders):
@@ -94,8 +94,8 @@ def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float]
     if row.moved is not None:
         table = class_bias(folders[0], row.moved.fraction) if row.moved.how == "class-bias" else same_rate(*folders)
         return numbers_in(table.to_dict())
-    wanted = any(number.key == "loss_ratio" for number in what.table.numbers)
-    return {**numbers_of(folders[0]), **(_loss_ratios(folders[0]) if wanted else {})}
+    with_loss_ratios = any(number.key == "loss_ratio" for number in plan.table.numbers)
+    return {**numbers_of(folders[0]), **(_loss_ratios(folders[0]) if with_loss_ratios else {})}
 
 
 def _folder(row: Row, seed: int, pool: Path) -> RunFolder:
@@ -105,8 +105,8 @@ def _folder(row: Row, seed: int, pool: Path) -> RunFolder:
 def _loss_ratios(folder: RunFolder, label: str = "2") -> dict[str, float]:
     """EMA loss of the training samples with this label over that of the others, plain and weighted."""
     weights = folder.read_weights()
-    those = weights["label"].astype(str) == label
+    has_label = weights["label"].astype(str) == label
     return {
-        name: float(weights.loc[those, column].mean() / weights.loc[~those, column].mean())
+        name: float(weights.loc[has_label, column].mean() / weights.loc[~has_label, column].mean())
         for name, column in {"loss_ratio": "ema_loss", "weighted_loss_ratio": "ema_weighted_loss"}.items()
     }

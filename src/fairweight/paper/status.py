@@ -33,15 +33,15 @@ class Standing:
 
 def standings(tables: Sequence[Record]) -> list[Standing]:
     """Every table, from records that were grouped and sorted: the usual options first."""
-    found = [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
-    first = {s.why: s.table for s in reversed(found)}
-    return [s if first[s.why] == s.table else replace(s, why=f"Same as {first[s.why]}.") for s in found]
+    all_standings = [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
+    first = {s.why: s.table for s in reversed(all_standings)}  # by reason
+    return [s if first[s.why] == s.table else replace(s, why=f"Same as {first[s.why]}.") for s in all_standings]
 
 
-def status_text(found: Sequence[Standing]) -> str:
+def status_text(standings: Sequence[Standing]) -> str:
     """For a terminal, one screen."""
     lines = [*textwrap.wrap(RULE, WIDTH), ""]
-    for standing in found:
+    for standing in standings:
         head = f"{standing.table:17s}{standing.state:16s}"
         lines += textwrap.wrap(standing.why, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
     return "\n".join(lines)
@@ -72,15 +72,17 @@ def _seeds(record: Record) -> int:
 
 def _problems(name: str, record: Record) -> list[str]:
     """What keeps a table that was run from being reproduced, in sentences."""
-    there = {row["printed_row"] for row in record["rows"] if len(row["seeds"]) >= LEAST}
-    missing = [title for title in published.tables()[name] if title not in there]
+    run_rows = {row["printed_row"] for row in record["rows"] if len(row["seeds"]) >= LEAST}
+    missing = [title for title in published.tables()[name] if title not in run_rows]
     problems = [f"Not run: {', '.join(missing)}."] if missing else []
     for row in record["rows"]:
-        apart = row["compared"].get("uniform", {}).get("tprd") if row["key"] == "forml" else None
-        if apart and ((p := apart.get("p_holm")) is None or p >= 1 - LEVEL or apart["mean"] >= 0):
+        difference = row["compared"].get("uniform", {}).get("tprd") if row["key"] == "forml" else None
+        if difference and ((p := difference.get("p_holm")) is None or p >= 1 - LEVEL or difference["mean"] >= 0):
             spread = row["beside"].get("score_std")
-            moved = "" if spread is None else f" The standard deviation of its scores is {spread['mean']:.1g}."
-            problems.append(f"FORML as printed differs from Uniform by {difference_text(apart)} in TPRD.{moved}")
+            movement = "" if spread is None else f" The standard deviation of its scores is {spread['mean']:.1g}."
+            problems.append(
+                f"FORML as printed differs from Uniform by {difference_text(difference)} in TPRD.{movement}"
+            )
     for row in record["rows"]:
         for number in record["numbers"]:
             entry = row["means"][number["key"]]

@@ -1,6 +1,6 @@
 """A record with what follows from its seeds: means, verdicts beside printed numbers, differences between rows.
 
-What the tests are is told by TEST and BETWEEN; only the full size has verdicts.
+TEST and BETWEEN say what the tests are; only the full size has verdicts.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def with_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
     printed = published.tables()[record["table"]] if record["printed"] else {}
     for row in rows:
         for number in record["numbers"]:
-            beside = printed.get(row["printed_row"] or "", {}).get(number["key"])
-            if beside is None:
+            theirs = printed.get(row["printed_row"] or "", {}).get(number["key"])
+            if theirs is None:
                 continue
             entry, ours = row["means"][number["key"]], mean_of(row, number["key"])
-            entry["printed"] = {"mean": beside.value, "standard_error": beside.error, "runs": beside.runs}
+            entry["printed"] = {"mean": theirs.value, "standard_error": theirs.error, "runs": theirs.runs}
             if ours.n and not record["whole"]:
                 entry |= {"verdict": "none at this size", "why": "the printed runs are of the full size"}
             elif ours.n:
-                entry |= judge(ours, beside, better=number["better"], margin=number["margin"])
+                entry |= judge(ours, theirs, better=number["better"], margin=number["margin"])
     test = {"test": TEST} if record["printed"] else {}
     return {**record, **test, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, printed)}
 
@@ -62,15 +62,15 @@ def judge(
     difference = ours.value - printed.value
     reach, verdict = None, "undecided"
     if ours.n < LEAST or math.isnan(ours.error) or ours.alike:
-        few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds say too little about the spread"}
-        why = few.get(ours.n, "all seeds gave the same: no spread")
+        too_few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds say too little about the spread"}
+        why = too_few.get(ours.n, "all seeds gave the same: no spread")
     elif abs(difference) > (reach := _reach(ours, printed)):
         verdict = "better" if (difference > 0) == (better == "higher") else "worse"
         why = f"{difference:+.2f}, more than ±{reach:.2f}"
     elif reach <= margin:
         verdict, why = "agrees", f"{difference:+.2f}, within ±{reach:.2f}"
-    elif (alone := _reach(Mean(ours.value, 0.0, 10**6), printed)) > margin:
-        why = f"the printed runs alone leave ±{alone:.2f}"
+    elif (by_printed := _reach(Mean(ours.value, 0.0, 10**6), printed)) > margin:
+        why = f"the printed runs alone leave ±{by_printed:.2f}"
     else:
         why = f"these seeds leave ±{reach:.2f}"
     return {"verdict": verdict, "difference": difference, "reach": reach, "margin": margin, "why": why}
@@ -100,11 +100,11 @@ def with_front(rows: list[dict[str, Any]]) -> None:
         if row.get("spec") is None or row["spec"]["data"] != plain[0]["spec"]["data"] or row in plain:
             continue
         front = {}
-        for seed, found in row["seeds"].items():
-            there = [other["seeds"][seed] for other in (*plain, *biased) if seed in other["seeds"]]
-            if len(there) == 1 + len(biased):
-                accuracies, tprds = np.array(sorted((one["accuracy"], one["tprd"]) for one in there)).T
-                front[seed] = float(np.interp(found["accuracy"], accuracies, tprds))
+        for seed, numbers in row["seeds"].items():
+            points = [other["seeds"][seed] for other in (*plain, *biased) if seed in other["seeds"]]
+            if len(points) == 1 + len(biased):
+                accuracies, tprds = np.array(sorted((point["accuracy"], point["tprd"]) for point in points)).T
+                front[seed] = float(np.interp(numbers["accuracy"], accuracies, tprds))
         row["beyond_front"] = paired(by_seed(row, "tprd"), front)
 
 
@@ -130,13 +130,13 @@ def shares(row: Mapping[str, float], corrupted: Mapping[str, float], clean: Mapp
     seeds = sorted(row.keys() & corrupted.keys() & clean.keys(), key=int)
     if not seeds:
         return {"ours": None, "interval": None}
-    values = np.array([[found[seed] for seed in seeds] for found in (row, corrupted, clean)])  # [3, n]
+    values = np.array([[numbers[seed] for seed in seeds] for numbers in (row, corrupted, clean)])  # [3, n]
     ours = _share(*values.mean(axis=1))
     if len(seeds) < LEAST or ours is None:
         return {"ours": ours, "interval": None}
     drawn = np.random.default_rng(0).integers(len(seeds), size=(DRAWS, len(seeds)))
-    found = [_share(*means) for means in values[:, drawn].mean(axis=2).T]
-    limits = np.percentile([share for share in found if share is not None], [50 - 50 * LEVEL, 50 + 50 * LEVEL])
+    drawn_shares = [_share(*means) for means in values[:, drawn].mean(axis=2).T]
+    limits = np.percentile([share for share in drawn_shares if share is not None], [50 - 50 * LEVEL, 50 + 50 * LEVEL])
     return {"ours": ours, "interval": limits.tolist()}
 
 

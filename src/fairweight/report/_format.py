@@ -17,25 +17,25 @@ def file_text(name: str) -> str:
     return files("fairweight.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def templates(*, autoescape: bool, **more: Any) -> Environment:
+def templates(*, autoescape: bool, **options: Any) -> Environment:
     """The templates of this folder; autoescape: as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader, shared = PackageLoader("fairweight", "report"), {"trim_blocks": True, "lstrip_blocks": True, **more}
-    return Environment(loader=loader, undefined=StrictUndefined, autoescape=autoescape, **shared)  # noqa: S701
+    loader, settings = PackageLoader("fairweight", "report"), {"trim_blocks": True, "lstrip_blocks": True, **options}
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=autoescape, **settings)  # noqa: S701
 
 
 @cache
 def words(section: str) -> dict[str, str]:
     """A section of words.toml."""
-    found = tomllib.loads(file_text("words.toml"))
-    return {str(key): str(text) for key, text in found[section].items()}
+    sections = tomllib.loads(file_text("words.toml"))
+    return {str(key): str(text) for key, text in sections[section].items()}
 
 
 class _Sentences(Formatter):
     def format_field(self, value: Any, spec: str) -> Any:
-        named: dict[str, Any] = {"%": percent, "points": points, "number": number, "change": change, "name": short}
-        return named[spec](value) if spec in named else format(value, spec)
+        formats: dict[str, Any] = {"%": percent, "points": points, "number": number, "change": change, "name": short}
+        return formats[spec](value) if spec in formats else format(value, spec)
 
 
 def sentence_and_action(section: str, name: str, values: dict[str, Any]) -> tuple[str, str]:

@@ -68,8 +68,8 @@ class Trained:
     @property
     def given_weight(self) -> pd.Series[float]:
         """Weight of each sample, mean 1: the method's own, or the average of its weights in batches."""
-        own = self.weights["weight"]
-        return own if own.notna().any() or "ema_weight" not in self.weights else self.weights["ema_weight"]
+        learned = self.weights["weight"]
+        return learned if learned.notna().any() or "ema_weight" not in self.weights else self.weights["ema_weight"]
 
     @property
     def weighs(self) -> bool:
@@ -117,10 +117,10 @@ class Audit:
 
     @property
     def says_one_label(self) -> bool:
-        """Whether every row is predicted alike, so that groups are even for no good reason."""
-        found = self.metrics.get("cells", self.metrics["groups"])
-        rates = {(part.get("label"), part["selection_rate"]) for part in found if part["selection_rate"] is not None}
-        alike = bool(rates) and {rate for _, rate in rates} <= {0, 1} and len(rates) == len({one for one, _ in rates})
+        """True if every row is predicted alike, so that groups are even for no good reason."""
+        rows = self.metrics.get("cells", self.metrics["groups"])
+        rates = {(row.get("label"), row["selection_rate"]) for row in rows if row["selection_rate"] is not None}
+        alike = bool(rates) and {rate for _, rate in rates} <= {0, 1} and len(rates) == len(dict(rates))
         return alike and not self.by_label  # whose gap of 100 points says it
 
 

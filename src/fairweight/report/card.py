@@ -22,7 +22,7 @@ def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") 
     from markupsafe import Markup
 
     # It is Markdown: `finalize` escapes whatever is not marked as safe.
-    environment = templates(autoescape=False, finalize=_escaped, keep_trailing_newline=True)
+    environment = templates(autoescape=False, finalize=_escape, keep_trailing_newline=True)
     filters: dict[str, Any] = {"yaml": _as_yaml, "count": "{:,}".format, "percent": percent, "known": known}
     filters["joined"] = lambda texts: Markup(" ".join(texts).strip())  # noqa: S704 - our own numbers
     environment.filters |= filters
@@ -31,19 +31,19 @@ def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") 
     return environment.get_template("card.md").render(audit=audit, name=name, **values)
 
 
-def _escaped(text: object) -> str:
+def _escape(text: object) -> str:
     """A name or sentence that Markdown and HTML take as it is; what is marked as safe stays."""
     from markupsafe import Markup
 
     if isinstance(text, Markup):
         return text
     escaped = re.sub(r"([\\`*_\[\]|<>~&$])", r"\\\1", short(text, 400))
-    return re.sub(r"\\[<>&]", lambda found: _ENTITIES[found[0]], escaped)
+    return re.sub(r"\\[<>&]", lambda match: _ENTITIES[match[0]], escaped)
 
 
 def _as_yaml(value: Any) -> str:
     """Plain values on one line of YAML: JSON with its letters as they are, but for those that YAML cannot print."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _header(audit: Audit, data: str, name: str) -> dict[str, Any]:

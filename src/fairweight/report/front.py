@@ -143,7 +143,7 @@ def without_places(command: str) -> str:
 def of_comparison(record: Mapping[str, Any]) -> Front | None:
     """The rows of a `compare` record: means over seeds, their standard errors, and every seed."""
     key, title = record["numbers"][0]["key"], record["numbers"][0]["title"]  # the gap that counts
-    alone, dots = re.sub(r" --methods[ =]\S+", "", str(record.get("command", ""))), []
+    base_command, dots = re.sub(r" --methods[ =]\S+", "", str(record.get("command", ""))), []
     for row in record["rows"]:
         seeds = [(s[key], s["accuracy"]) for s in row["seeds"].values() if key in s and "accuracy" in s]
         if not seeds:
@@ -151,21 +151,21 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
         (gap, gaps), (accuracy, accuracies) = (_mean_and_error(values) for values in zip(*seeds, strict=True))
         cost = record.get("cost", {}).get(row["key"])
         chance = row.get("compared", {}).get("uniform", {}).get(key, {}).get("p")
-        whole = {"seeds": str(len(seeds)), "gap's change, p": "" if chance is None else f"{chance:.2g}"}
-        whole |= {"training time": f"× {cost:.1f} of plain" if cost else "", "verdict": verdict_words(row)}
-        dot = Dot(row["title"], gap, accuracy, gaps, accuracies, seeds if len(seeds) > 1 else (), row=whole)
-        command = f"{alone} --methods {row['spec']['method']}"
+        details = {"seeds": str(len(seeds)), "gap's change, p": "" if chance is None else f"{chance:.2g}"}
+        details |= {"training time": f"× {cost:.1f} of plain" if cost else "", "verdict": verdict_words(row)}
+        dot = Dot(row["title"], gap, accuracy, gaps, accuracies, seeds if len(seeds) > 1 else (), row=details)
+        command = f"{base_command} --methods {row['spec']['method']}"
         dots.append(replace(dot, plain=row["key"] == "uniform", command=command))
     if not dots:
         return None
-    n, named = len(record["seeds"]), "gap in true positive rate (TPRD)" if key == "tprd" else title
+    n, gap_title = len(record["seeds"]), "gap in true positive rate (TPRD)" if key == "tprd" else title
     spread = f"Bars: one standard error; small dots: each of {n} seeds." if n > 1 else "One seed each."
     facts = {"source": str(record["source"]), "seeds": str(n), "methods": str(len(dots))}
     notes = [
         str(record["protocol"]).rstrip(".") + ".",
         *(f"Not run: {name}: {why}" for name, why in record["left_out"].items()),
     ]
-    return Front(f"Comparison: {record['source']}", dots, named, "test rows", spread, _best_of(dots), facts, notes)
+    return Front(f"Comparison: {record['source']}", dots, gap_title, "test rows", spread, _best_of(dots), facts, notes)
 
 
 def verdict_words(row: Mapping[str, Any]) -> str:

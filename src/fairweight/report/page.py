@@ -32,42 +32,42 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -
     values = {
         "audit": audit,
         "top": headline(audit),
-        "findings": [found for found in findings(audit) if found.kind not in ("verdict", "beside the baseline")],
+        "findings": [finding for finding in findings(audit) if finding.kind not in ("verdict", "beside the baseline")],
         "rates": group_rates(audit),
         "front": front,
         "drawing": None if front is None else drawing(front),
         "summary": summary_rows(audit),
         "cells": cell_rows(audit),
         "run": trained,
-        "trained": None if trained is None else _about(trained, rows=rows),
+        "trained": None if trained is None else _training_values(trained, rows=rows),
         "data": None if data is None else inside_script(data),
         "carried": None if data is None else (data["n"], data["of"]),
     }
-    return _rendered("audit.html", audit.title, values)
+    return _render("audit.html", audit.title, values)
 
 
 def front_html(front: Front) -> str:
     """The page of candidates side by side, as `compare` and `--trade-off` write it."""
     drawn = drawing(front) if front.dots else None
-    return _rendered("front.html", front.title, {"front": front, "drawing": drawn, "data": None})
+    return _render("front.html", front.title, {"front": front, "drawing": drawn, "data": None})
 
 
-def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
+def _render(name: str, title: str, values: Mapping[str, Any]) -> str:
     environment, glossary = templates(autoescape=True), Glossary()
-    environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _coded(_tight(text))}
+    environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _with_code(_tight(text))}
     environment.filters["terms"] = lambda text: glossary.mark(_tight(text))
     environment.globals["glossary"] = glossary.listed
     # What the page's security policy lets run: this script and no other.
     script = file_text("page.js")
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    own = {"style": file_text("page.css"), "script": script, "script_hash": f"sha256-{allowed}"}
-    return environment.get_template(name).render(title=title, **values, **own)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assets = {"style": file_text("page.css"), "script": script, "script_hash": f"sha256-{digest}"}
+    return environment.get_template(name).render(title=title, **values, **assets)
 
 
 def inside_script(values: Any) -> str:
     """JSON that can stand inside a script element: no angle bracket, ampersand or line separator is left in it."""
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _tight(text: str) -> str:
@@ -75,19 +75,19 @@ def _tight(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "\u2212", text).replace(" %", "\u00a0%").replace(" points", "\u00a0points")
 
 
-def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
+def _training_values(trained: Trained, *, rows: bool) -> dict[str, Any]:
     colours: dict[str, int] = {}  # a part has one colour in all pictures
     suspected = trained.suspects["suspected"].to_numpy()
-    shown = {"suspects": trained.suspects["rank"].to_numpy().argsort()[:SUSPECTS]}
-    shown |= {name: weighted_most(trained, up=name == "up")[: CARDS * trained.weighs] for name in ("up", "down")}
-    given = trained.given_weight.to_numpy(dtype=float)
+    places_of = {"suspects": trained.suspects["rank"].to_numpy().argsort()[:SUSPECTS]}
+    places_of |= {name: weighted_most(trained, up=name == "up")[: CARDS * trained.weighs] for name in ("up", "down")}
+    weights = trained.given_weight.to_numpy(dtype=float)
     return {
-        **{name: sample_cards(trained, places.tolist() if rows else []) for name, places in shown.items()},
-        "moved": _moved(trained, colours),
-        "histogram": _histogram(trained),
-        "losses": _losses(trained, {} if trained.grouped else colours),
+        **{name: sample_cards(trained, places.tolist() if rows else []) for name, places in places_of.items()},
+        "moved": _movement_chart(trained, colours),
+        "histogram": _score_histogram(trained),
+        "losses": _loss_chart(trained, {} if trained.grouped else colours),
         "suspected": int(suspected.sum()),
-        "suspected_up": int((given[suspected] > 1).sum()) if trained.weighs else 0,
+        "suspected_up": int((weights[suspected] > 1).sum()) if trained.weighs else 0,
         "expected": expected_wrong(trained),
         "known": trained.detection is not None,
         "hard": int(trained.suspects["hard"].sum()) if "hard" in trained.suspects else 0,
@@ -104,23 +104,23 @@ def _lines(
     return {"legend": legend, "plot": plot}
 
 
-def _moved(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
+def _movement_chart(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
     import numpy as np
 
-    by, found = trained.part, movement(trained, trained.part)
-    if not found:
+    by, parts = trained.part, movement(trained, trained.part)
+    if not parts:
         return None
-    shown, rows = found[:LINES], sorted(found[:ROWS], key=lambda part: -part.end)
+    shown, rows = parts[:LINES], sorted(parts[:ROWS], key=lambda part: -part.end)
     means = np.stack([part.means for part in shown], axis=1)
     words = f"Mean weight of each {by} after each epoch"
     picture = _lines([part.name for part in shown], colours, means, "mean weight", words, even=1.0)
     if len(means) < 3 or (means == means[0]).all():  # a line would say nothing
         picture["plot"] = ""
-    farthest = max(abs(found[0].end - 1), 0.25)
-    return {**picture, "by": by, "left_out": len(found) - len(shown), "rows": rows, "farthest": farthest}
+    farthest = max(abs(parts[0].end - 1), 0.25)
+    return {**picture, "by": by, "left_out": len(parts) - len(shown), "rows": rows, "farthest": farthest}
 
 
-def _histogram(trained: Trained) -> dict[str, Any] | None:
+def _score_histogram(trained: Trained) -> dict[str, Any] | None:
     if not trained.has_scores:
         return None
     scores, wrong = trained.weights["score"].to_numpy(dtype=float), trained.wrong
@@ -131,7 +131,7 @@ def _histogram(trained: Trained) -> dict[str, Any] | None:
     return {"plot": plot, "legend": [(name, place) for place, name in enumerate(parts)], "left_out": 0}
 
 
-def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
+def _loss_chart(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
     import pandas as pd
 
     dtype = trained.weights["group"].dtype
@@ -160,23 +160,23 @@ class Glossary:
         """The escaped text, with each known word that was not marked before as something to point at or tab to."""
         from markupsafe import Markup, escape
 
-        form = Markup('<span class="term" role="button" tabindex="0" aria-describedby="{}">{}</span>')
-        done = Markup("")
+        template = Markup('<span class="term" role="button" tabindex="0" aria-describedby="{}">{}</span>')
+        marked_text = Markup("")
         for k, part in enumerate(self._known.split(text)):
             name = self._names.get(part.lower(), "") if k % 2 else ""
-            marked = form.format(self._anchors[name], part) if name and name not in self.used else escape(part)
-            done += marked if k % 2 else _coded(part)
+            marked = template.format(self._anchors[name], part) if name and name not in self.used else escape(part)
+            marked_text += marked if k % 2 else _with_code(part)
             self.used |= {name} if name else set()
-        return done
+        return marked_text
 
     def listed(self) -> list[tuple[str, str, str]]:
         return [(self._anchors[name], name, words("terms")[name]) for name in sorted(self.used, key=str.lower)]
 
 
-def _coded(text: str) -> Any:
+def _with_code(text: str) -> Any:
     """The escaped text, with commands in backticks and flags set as code."""
     from markupsafe import Markup, escape
 
-    form = Markup("<code>{}</code>")
+    template = Markup("<code>{}</code>")
     parts = enumerate(_CODE.split(text))
-    return Markup("").join(form.format(part.strip("`")) if k % 2 else escape(part) for k, part in parts)
+    return Markup("").join(template.format(part.strip("`")) if k % 2 else escape(part) for k, part in parts)

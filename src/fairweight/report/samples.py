@@ -61,7 +61,7 @@ def paths(trained: Trained) -> dict[int, str]:
 
 def sample_cards(trained: Trained, places: Iterable[int]) -> list[dict[str, Any]]:
     """What the page shows of single samples, in words."""
-    weights, given, kept = trained.weights, trained.given_weight, paths(trained)
+    weights, given_weight, score_paths = trained.weights, trained.given_weight, paths(trained)
     typical: Any = weights.groupby("label", observed=True)["ema_loss"].median() if "ema_loss" in weights else {}
     cards = []
     for place in places:
@@ -69,9 +69,9 @@ def sample_cards(trained: Trained, places: Iterable[int]) -> list[dict[str, Any]
         card: dict[str, Any] = {name: str(row.get(name, "")) for name in ("label", "suggested", "true_label")}
         card |= {"row": int(row["row"]), "rank": int(trained.suspects["rank"].iloc[place])}
         card["group"] = str(row["group"]) if trained.grouped and row["group"] == row["group"] else ""
-        for name, value in (("score", row["score"]), ("weight", given.iloc[place])):
+        for name, value in (("score", row["score"]), ("weight", given_weight.iloc[place])):
             card[name] = number(value) if known(value) else ""
-        card["path"] = "".join(BARS[int(step)] for step in kept.get(place, ""))
+        card["path"] = "".join(BARS[int(step)] for step in score_paths.get(place, ""))
         card["image"] = trained.images.get(place, "")
         card["fields"] = [] if trained.columns is None else _fields(trained.columns.iloc[place])
         cards.append({**card, "why": _why(row, typical)})
@@ -94,8 +94,8 @@ def _why(row: pd.Series[Any], typical: Any) -> str:
 
 
 def _fields(row: pd.Series[Any]) -> list[tuple[str, str]]:
-    there = [(short(name), str(value)) for name, value in row.items() if known(value)]
-    return [(name, f"{float(v):.5g}" if _MANY_DIGITS.fullmatch(v) else short(v)) for name, v in there[:MOST_COLUMNS]]
+    present = [(short(name), str(value)) for name, value in row.items() if known(value)]
+    return [(name, f"{float(v):.5g}" if _MANY_DIGITS.fullmatch(v) else short(v)) for name, v in present[:MOST_COLUMNS]]
 
 
 def thumbnails(pixels: Any, positions: Sequence[int]) -> dict[int, str]:
@@ -107,15 +107,15 @@ def thumbnails(pixels: Any, positions: Sequence[int]) -> dict[int, str]:
 
     if pixels.ndim != 4 or pixels.shape[1] not in (1, 3) or len(pixels) != len(positions):
         raise BadInput(f"thumbnails needs pixels [n, 1 or 3, H, W], one per position; got {pixels.shape}.")
-    found, grey = {}, pixels.shape[1] == 1
+    uris, grey = {}, pixels.shape[1] == 1
     for place, picture in zip(positions, pixels, strict=True):
         image = Image.fromarray(picture[0] if grey else picture.transpose(1, 2, 0))
         image.thumbnail((SIDE, SIDE))
-        kind, how = ("PNG", {"optimize": True}) if grey or max(image.size) <= 16 else ("JPEG", {"quality": 80})
+        kind, settings = ("PNG", {"optimize": True}) if grey or max(image.size) <= 16 else ("JPEG", {"quality": 80})
         out = io.BytesIO()
-        image.save(out, kind, **how)
-        found[place] = f"data:image/{kind.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"
-    return found
+        image.save(out, kind, **settings)
+        uris[place] = f"data:image/{kind.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"
+    return uris
 
 
 def data_for(trained: Trained, most: int = MOST_SAMPLES) -> dict[str, Any]:
@@ -142,14 +142,14 @@ def data_for(trained: Trained, most: int = MOST_SAMPLES) -> dict[str, Any]:
             columns.append({"name": name, "title": title, "meaning": meaning, "kind": kind, "values": values})
         if name == "row":
             columns += [_names(name, title, weights[name]) for name, title in names.items() if name in weights]
-    kept = paths(trained)
+    score_paths = paths(trained)
     position = {int(place): k for k, place in enumerate(places)}
     source = [] if trained.columns is None else trained.columns.iloc[places, :MOST_COLUMNS].astype(object).items()
     return {
         "n": len(places),
         "of": len(trained.weights),
         "columns": columns,
-        "paths": [kept.get(int(place), "") for place in places] if kept else None,
+        "paths": [score_paths.get(int(place), "") for place in places] if score_paths else None,
         "source": [_names(str(name), str(name), column) for name, column in source],
         "images": {str(position[place]): uri for place, uri in trained.images.items() if place in position},
     }
@@ -157,8 +157,8 @@ def data_for(trained: Trained, most: int = MOST_SAMPLES) -> dict[str, Any]:
 
 def _names(name: str, title: str, column: pd.Series[Any]) -> dict[str, Any]:
     """Places in a list of names, which are in order; none where a value is missing."""
-    whole = {value: f"{value:.0f}" for value in column.unique() if isinstance(value, float) and value.is_integer()}
-    texts = [whole.get(value, str(value)) if known(value) else None for value in column]
+    spelled = {value: f"{value:.0f}" for value in column.unique() if isinstance(value, float) and value.is_integer()}
+    texts = [spelled.get(value, str(value)) if known(value) else None for value in column]
     names = in_order({text for text in texts if text is not None})
-    place = {text: k for k, text in enumerate(names)}
-    return {"name": name, "title": title, "kind": "name", "names": names, "values": [place.get(t or "") for t in texts]}
+    codes = {text: k for k, text in enumerate(names)}
+    return {"name": name, "title": title, "kind": "name", "names": names, "values": [codes.get(t or "") for t in texts]}

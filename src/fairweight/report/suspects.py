@@ -37,9 +37,9 @@ class Detection:
 
     def to_dict(self) -> dict[str, Any]:
         precision = {str(k): value for k, value in self.precision.items()}
-        found = {**asdict(self), "precision_at": precision, "precision_at_true_count": self.precision[self.wrong]}
-        del found["precision"]
-        return found
+        values = {**asdict(self), "precision_at": precision, "precision_at_true_count": self.precision[self.wrong]}
+        del values["precision"]
+        return values
 
 
 def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
@@ -64,10 +64,10 @@ def places(*measures: Any) -> Any:
     """Place of each row from 1, the highest first; ties go by the next measure, then to the lower row."""  # [N]
     import numpy as np
 
-    found = np.empty(len(measures[0]), dtype=np.int64)
-    order = np.lexsort((np.arange(len(found)), *(-np.asarray(measure) for measure in reversed(measures))))
-    found[order] = np.arange(1, len(found) + 1)
-    return found
+    ranks = np.empty(len(measures[0]), dtype=np.int64)
+    order = np.lexsort((np.arange(len(ranks)), *(-np.asarray(measure) for measure in reversed(measures))))
+    ranks[order] = np.arange(1, len(ranks) + 1)
+    return ranks
 
 
 def margin_of(weights: pd.DataFrame) -> pd.Series[float] | None:
@@ -86,12 +86,12 @@ def detection(weights: pd.DataFrame, ranked: pd.DataFrame) -> Detection | None:
     count = int(wrong.sum())
     if count in (0, len(wrong)):
         return None
-    place = ranked["rank"].to_numpy()
-    found = np.cumsum(wrong[np.argsort(place)])
+    rank = ranked["rank"].to_numpy()
+    found_wrong = np.cumsum(wrong[np.argsort(rank)])
     sizes = sorted({k for k in (10, 100, 1_000, 10_000) if k < len(wrong)} | {count})
     suggested = None
     if "suggested" in weights:
         right = (weights["suggested"].astype(str) == weights["true_label"].astype(str)).to_numpy()
         suggested = float(right[wrong].mean())
-    precision = {k: float(found[k - 1]) / k for k in sizes}
-    return Detection(count, len(wrong), float(roc_auc_score(wrong, -place)), precision, suggested)
+    precision = {k: float(found_wrong[k - 1]) / k for k in sizes}
+    return Detection(count, len(wrong), float(roc_auc_score(wrong, -rank)), precision, suggested)

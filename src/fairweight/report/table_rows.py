@@ -28,15 +28,15 @@ def group_rates(audit: Audit) -> dict[str, Any]:
         titles = {"accuracy": "Accuracy", **titles}
     groups = audit.metrics["groups"]
     before = {} if audit.baseline is None else {g["group"]: g for g in audit.baseline.metrics["groups"]}
-    first = "accuracy" if audit.has_cells else "tpr"
-    shown = sorted((k for k, g in enumerate(groups) if known(g[first])), key=lambda k: groups[k][first])[:MOST_BARS]
+    sort_by = "accuracy" if audit.has_cells else "tpr"
+    shown = sorted((k for k, g in enumerate(groups) if known(g[sort_by])), key=lambda k: groups[k][sort_by])[:MOST_BARS]
     metrics = []
     for metric, title in titles.items():
         rates = [_rate(group, metric, before.get(group["group"], {})) for group in groups]
-        seen = [rates[k][end] for k in shown for end in ("at", "low", "high", "before") if known(rates[k][end])]
+        drawn = [rates[k][key] for k in shown for key in ("at", "low", "high", "before") if known(rates[k][key])]
         gap = None if audit.has_cells else audit.metrics.get(_GAPS.get(metric, ""))
-        words = f"gap {points(gap)}" if known(gap) else ""
-        metrics.append({"key": metric, "title": title, "gap": words, "ends": _axis(seen), "rates": rates})
+        gap_text = f"gap {points(gap)}" if known(gap) else ""
+        metrics.append({"key": metric, "title": title, "gap": gap_text, "ends": _axis(drawn), "rates": rates})
     charted = [metric for metric in metrics if metric["key"] != "accuracy" or audit.has_cells]
     return {"groups": groups, "metrics": metrics, "charted": charted, "shown": shown}
 
@@ -49,9 +49,9 @@ def _axis(values: list[float]) -> tuple[float, float]:
 
 
 def _rate(group: Mapping[str, Any], metric: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    at, low, high = (group.get(f"{metric}{end}") for end in ("", "_low", "_high"))
-    value, words = (percent(at), span(low, high)) if known(at) else ("–", "too few samples")
-    return {"at": at, "low": low, "high": high, "before": before.get(metric), "value": value, "interval": words}
+    at, low, high = (group.get(f"{metric}{suffix}") for suffix in ("", "_low", "_high"))
+    value, interval = (percent(at), span(low, high)) if known(at) else ("–", "too few samples")
+    return {"at": at, "low": low, "high": high, "before": before.get(metric), "value": value, "interval": interval}
 
 
 def summary_rows(audit: Audit) -> list[dict[str, str]]:
@@ -64,8 +64,8 @@ def summary_rows(audit: Audit) -> list[dict[str, str]]:
             row |= dict.fromkeys(("before", "difference", "difference_interval"), "")
             if base is not None and known(before):
                 row |= {"before": percent(before), "difference": change(value - before)}
-                apart = base.differences.get(name, {})
-                row["difference_interval"] = span(apart.get("low"), apart.get("high"), signed=True)
+                difference = base.differences.get(name, {})
+                row["difference_interval"] = span(difference.get("low"), difference.get("high"), signed=True)
             rows.append(row)
     return rows
 
@@ -106,5 +106,5 @@ def movement(trained: Trained, by: str) -> list[Part]:
     means = pd.DataFrame(weights.T).groupby(codes).mean().reindex(range(len(sizes))).to_numpy()  # [parts, epochs]
     means = np.concatenate([means[:, :1] if trained.weights_are_fixed else np.ones_like(means[:, :1]), means], axis=1)
     names = [" · ".join(map(short, key)) if by == "cell" else str(key) for key in sizes.index]
-    found = [Part(*part, end=float(part[2][-1])) for part in zip(names, sizes.tolist(), means, strict=True)]
-    return sorted((part for part in found if part.end == part.end), key=lambda part: -abs(part.end - 1))
+    moved = [Part(*part, end=float(part[2][-1])) for part in zip(names, sizes.tolist(), means, strict=True)]
+    return sorted((part for part in moved if part.end == part.end), key=lambda part: -abs(part.end - 1))

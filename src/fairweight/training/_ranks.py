@@ -1,4 +1,4 @@
-"""What is refused before ranks train together."""
+"""Refuses ranks that were given different things, before they train together."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def check_alike(ranks: Ranks, training: Training) -> None:
     """Refuse ranks that were given different things: they would wait for each other, or learn from other rows."""
     sets = {"train": training.train, "exemplar": training.exemplar, "validation": training.validation}
-    own: dict[str, Any] = {name: None if data is None else _fingerprint(data) for name, data in sets.items()}
-    own |= {"epochs": training.epochs, "batches per epoch": len(training.batches), "options": repr(training.options)}
-    own |= {"resume": training.resume, "out": training.out is not None}
-    for rank, theirs in enumerate(ranks.texts(own)):
-        for name in own:
-            if theirs[name] != own[name]:
+    local: dict[str, Any] = {name: None if data is None else _fingerprint(data) for name, data in sets.items()}
+    local |= {"epochs": training.epochs, "batches per epoch": len(training.batches), "options": repr(training.options)}
+    local |= {"resume": training.resume, "out": training.out is not None}
+    for rank, remote in enumerate(ranks.texts(local)):
+        for name in local:
+            if remote[name] != local[name]:
                 raise BadInput(
                     f"fit was given other {name} on rank {rank} than on rank {ranks.rank}; give it the same on every "
                     "rank: each takes its own part of every batch."

@@ -23,11 +23,11 @@ class StepBuffer:
 
     def __init__(self, read: Read, fields: tuple[str, ...]) -> None:
         self._read, self._fields = read, fields
-        self._held: list[tuple[Tensor, int, StepRecord]] = []
-        self._room = 1  # steps
+        self._waiting: list[tuple[Tensor, int, StepRecord]] = []
+        self._max_steps = 1
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._waiting)
 
     def add(self, index: Tensor, record: StepRecord, number: int = 0) -> None:
         """Hold one step; nothing is read back from the device unless the buffer is full."""
@@ -36,20 +36,20 @@ class StepBuffer:
             values = {name: getattr(record, name) for name in self._fields}
             copies = {name: value.clone() for name, value in values.items() if value is not None}
             record = StepRecord(**{"loss": record.loss, **copies})
-        if not self._held:
+        if not self._waiting:
             samples = max(1, len(record.losses))
             logits = samples if record.logits is None else max(1, record.logits.numel())
-            self._room = min(SAMPLES // samples, (LOGITS if cpu else LOGITS_GPU) // logits)
-        self._held.append((index.clone(), number, record))  # the caller may use its memory again
-        if len(self._held) >= self._room:
+            self._max_steps = min(SAMPLES // samples, (LOGITS if cpu else LOGITS_GPU) // logits)
+        self._waiting.append((index.clone(), number, record))  # the caller may use its memory again
+        if len(self._waiting) >= self._max_steps:
             self.flush()
 
     def flush(self) -> None:
-        if not self._held:
+        if not self._waiting:
             return
-        indices, numbers, records = zip(*self._held, strict=True)
-        self._held = []
+        indices, numbers, records = zip(*self._waiting, strict=True)
+        self._waiting = []
         self._read(indices, numbers, records)
 
     def clear(self) -> None:
-        self._held = []
+        self._waiting = []

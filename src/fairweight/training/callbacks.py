@@ -106,9 +106,9 @@ class Progress(Observer):
             self._say(text, epoch * self._steps)
         return None
 
-    def _say(self, what: str, done: int) -> None:
+    def _say(self, text: str, done: int) -> None:
         left = time_left(self._started, done - self._first, self._epochs * self._steps - done, ", ")
-        print(f"{self.title}: {what}{left}", file=self.stream, flush=True)
+        print(f"{self.title}: {text}{left}", file=self.stream, flush=True)
 
     def on_end(self, stopped: str) -> None:
         if self._bar is not None:
@@ -198,14 +198,14 @@ class Watch(Observer):
                     f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
                     "sample counted almost alike; train for more steps, or raise the score step's scale or rate.",
                 )
-        looks = self.state_dict()["agreements"]
-        if len(looks) >= 8:
-            mean, error = statistics.fmean(looks), statistics.stdev(looks) / math.sqrt(len(looks))
+        agreements = self.state_dict()["agreements"]
+        if len(agreements) >= 8:
+            mean, error = statistics.fmean(agreements), statistics.stdev(agreements) / math.sqrt(len(agreements))
             if mean + 2 * error < 0.1:  # significantly small, not merely uncertain
                 self.warn(
                     f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
-                    f"{error:.3f} over {len(looks)} looks), so it is too small to learn from; raise per_cell, give "
-                    "more exemplars, or have scores move the less for it (AdaptiveStep(heed=1)).",
+                    f"{error:.3f} over {len(agreements)} looks), so it is too small to learn from; raise per_cell, "
+                    "give more exemplars, or have scores move the less for it (AdaptiveStep(heed=1)).",
                 )
         return None
 

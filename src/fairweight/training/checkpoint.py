@@ -46,12 +46,12 @@ class Checkpoint:
         return time.monotonic() - self._last >= self.every
 
     def save(self, step: int, tree: dict[str, Any]) -> None:
-        copied = state.copied({"version": VERSION, "identity": self.identity, **tree, "step": step})
+        copy = state.copied({"version": VERSION, "identity": self.identity, **tree, "step": step})
         self.wait()
-        if copied.bytes <= AT_ONCE:
-            state.write(copied, self.path)
+        if copy.bytes <= AT_ONCE:
+            state.write(copy, self.path)
         else:
-            self._writing = self._writer.submit(state.write, copied, self.path)
+            self._writing = self._writer.submit(state.write, copy, self.path)
         self._last, self.step = time.monotonic(), step
 
     def wait(self) -> None:
@@ -71,8 +71,8 @@ class Checkpoint:
         if not self.path.exists():
             return None
         tree: Any = state.load(self.path)
-        known = isinstance(tree, dict) and tree.get("version") == VERSION
-        if not known or not isinstance(tree.get("identity"), dict) or not isinstance(tree.get("step"), int):
+        valid = isinstance(tree, dict) and tree.get("version") == VERSION
+        if not valid or not isinstance(tree.get("identity"), dict) or not isinstance(tree.get("step"), int):
             raise BadCheckpoint(
                 f"{self.path} holds no run, or one of another version; delete it and start the run again."
             )
@@ -121,9 +121,9 @@ def restore(training: Training, saved: dict[str, Any]) -> None:
 
 def _restore(training: Training, saved: dict[str, Any]) -> None:
     (cpu, cuda), ranks = saved["random"], training.ranks
-    others = saved.get("random_of_ranks", [])
-    if ranks is not None and len(others) == ranks.size:
-        cpu, cuda = (*others[ranks.rank], None)[:2]
+    of_ranks = saved.get("random_of_ranks", [])
+    if ranks is not None and len(of_ranks) == ranks.size:
+        cpu, cuda = (*of_ranks[ranks.rank], None)[:2]
     saved = state.move({key: value for key, value in saved.items() if not key.startswith("random")}, training.device)
     model = unwrap(training.model)
     model.load_state_dict(saved["model"])
@@ -133,13 +133,13 @@ def _restore(training: Training, saved: dict[str, Any]) -> None:
         part = getattr(training, name)
         if part is not None and saved[name] is not None:
             part.load_state_dict(saved[name])
-    for parameter, held in training.optimizer.state.items():
-        for name, value in held.items():  # a file keeps no memory order, and two orders are slow
+    for parameter, values in training.optimizer.state.items():
+        for name, value in values.items():  # a file keeps no memory order, and two orders are slow
             if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
-                held[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+                values[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
     if len(saved["observers"]) == len(training.observers):
-        for observer, kept in zip(training.observers, saved["observers"], strict=True):
-            observer.load_state_dict(kept)
+        for observer, observer_state in zip(training.observers, saved["observers"], strict=True):
+            observer.load_state_dict(observer_state)
     for name in _VALUES:
         setattr(training, name, saved[name])
     RandomState(cpu, cuda, training.device).restore()

@@ -38,16 +38,17 @@ class EpochSums:
 
     def _add_up(self, indices: Sequence[Tensor], steps: Sequence[int], records: Sequence[StepRecord]) -> None:
         device = self._sums.device
-        known = [[len(r.losses), 1, r.objective is not None, r.agreement is not None] for r in records]
-        counts = sent(torch.tensor(known, dtype=torch.float64), device)  # [S, 4]
-        step_of = sent(torch.arange(len(records)).repeat_interleave(torch.tensor([k[0] for k in known])), device)  # [M]
-        nil = records[0].loss.new_zeros(())
+        per_step = [[len(r.losses), 1, r.objective is not None, r.agreement is not None] for r in records]
+        counts = sent(torch.tensor(per_step, dtype=torch.float64), device)  # [S, 4]
+        sizes = torch.tensor([len(r.losses) for r in records])
+        step_of = sent(torch.arange(len(records)).repeat_interleave(sizes), device)  # [M]
+        zero = records[0].loss.new_zeros(())
 
         def by_step(values: Sequence[Tensor]) -> Tensor:  # [B] each -> [S]
             return counts.new_zeros(len(records)).index_add_(0, step_of, torch.cat(tuple(values)).double())
 
         def of_steps(values: Sequence[Tensor | None]) -> Tensor:  # [S]
-            return torch.stack([nil if value is None else value for value in values]).double()
+            return torch.stack([zero if value is None else value for value in values]).double()
 
         loss, objective = of_steps([r.loss for r in records]), of_steps([r.objective for r in records])
         squares = by_step([torch.cat([r.weights for r in records]).double().square()])
@@ -72,8 +73,8 @@ class EpochSums:
     def bad_step(self) -> int | None:
         """The first step whose loss was not finite (waits for the device)."""
         self._steps.flush()
-        found = int(self._bad)
-        return None if found == _NEVER else found
+        step = int(self._bad)
+        return None if step == _NEVER else step
 
     def summary(self) -> dict[str, Any]:
         self._steps.flush()

@@ -67,14 +67,14 @@ def fit(
         (2, 8)
     """
     given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
-    chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
+    fit_options = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
     ranks = reweighter.ranks
     writes = out is not None and (ranks is None or ranks.first)  # the first rank alone
     with nullcontext() if ranks is None else ranks.together(), claimed(str(out)) if writes else nullcontext():
         _check(train, exemplar, validation, out, resume=resume)
         sets = as_samples(train, reweighter), as_samples(exemplar, reweighter)
         folder = None if out is None else Path(out)
-        more: Any = (validation, scheduler, augment, dynamics, folder, resume, chosen)
+        more: Any = (validation, scheduler, augment, dynamics, folder, resume, fit_options)
         training = Training(model, optimizer, reweighter, *sets, epochs, tuple(observers), *more)
         random = RandomState.now(training.device)
         try:

@@ -43,8 +43,8 @@ _THIS_EPOCH = slice(4, 7)
 class Dynamics:
     """Per-sample history on the device, for every method.
 
-    Steps are held in a buffer, noted by the thousand and added to the history once an epoch, so that the cost is a
-    small part of even a small network's step. A row drawn twice in one batch is seen twice.
+    Steps are held in a buffer, turned into visits by the thousand and added to the history once an epoch, so that the
+    cost is a small part of even a small network's step. A row drawn twice in one batch is seen twice.
     decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
     is not counted as almost 0.
     """
@@ -56,11 +56,11 @@ class Dynamics:
         self.device = torch.device(device)
         self._history = torch.zeros(len(_COLUMNS), num_samples, device=self.device)  # [C, N]
         self._history[4:8] = torch.nan
-        self._place = torch.empty(num_samples, dtype=torch.int32, device=self.device)  # scratch
+        self._position = torch.empty(num_samples, dtype=torch.int32, device=self.device)  # scratch
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
-        self._steps = StepBuffer(self._note, _FIELDS)  # steps that are not noted yet
-        self._noted: list[tuple[Tensor, Tensor]] = []  # rows [M] and their visits [7, M] that are not in the history
+        self._steps = StepBuffer(self._keep_visits, _FIELDS)  # steps whose visits are not worked out yet
+        self._new_visits: list[tuple[Tensor, Tensor]] = []  # rows [M] and their visits [7, M], not in the history yet
         self.score_path: list[Tensor] = []  # one [P] per epoch
         self.weight_path: list[Tensor] = []  # one [P] per epoch
         self._path_rows: Tensor | None = None
@@ -69,29 +69,29 @@ class Dynamics:
         """Record one step on these rows."""
         self._steps.add(rows, record)
 
-    def _note(self, indices: Sequence[Tensor], _: Sequence[int], records: Sequence[StepRecord]) -> None:
-        self._noted.append((torch.cat(tuple(indices)), noted(records)))
-        if sum(len(rows) for rows, _ in self._noted) >= self.num_samples:
-            self._take_in()
+    def _keep_visits(self, indices: Sequence[Tensor], _: Sequence[int], records: Sequence[StepRecord]) -> None:
+        self._new_visits.append((torch.cat(tuple(indices)), visits_of(records)))
+        if sum(len(rows) for rows, _ in self._new_visits) >= self.num_samples:
+            self._update_history()
 
-    def _take_in(self) -> None:
-        """Add all noted steps to the history, in one pass over memory if they cover the whole set once."""
+    def _update_history(self) -> None:
+        """Add all steps to the history, in one pass over memory if they cover the whole set once."""
         self._steps.flush()
-        if not self._noted:
+        if not self._new_visits:
             return
-        rows, visits = self._noted[0]  # [M], [7, M]
-        if len(self._noted) > 1:  # new memory costs more than the sums
-            rows, visits = (torch.cat(parts, dim=-1) for parts in zip(*self._noted, strict=True))
-        self._noted = []
-        places = torch.arange(len(rows), dtype=torch.int32, device=rows.device)
-        self._place[rows] = places
-        once = torch.equal(self._place[rows], places)  # no row comes twice
-        if once and len(rows) == self.num_samples:
-            move(self._history, visits.index_select(1, self._place), self.decay)
+        rows, visits = self._new_visits[0]  # [M], [7, M]
+        if len(self._new_visits) > 1:  # new memory costs more than the sums
+            rows, visits = (torch.cat(parts, dim=-1) for parts in zip(*self._new_visits, strict=True))
+        self._new_visits = []
+        positions = torch.arange(len(rows), dtype=torch.int32, device=rows.device)
+        self._position[rows] = positions
+        no_repeats = torch.equal(self._position[rows], positions)
+        if no_repeats and len(rows) == self.num_samples:
+            add_visits(self._history, visits.index_select(1, self._position), self.decay)
             return
-        for part in (slice(None),) if once else _each_once(rows):
+        for part in (slice(None),) if no_repeats else _parts_without_repeats(rows):
             history = self._history[:, rows[part]]  # [C, M], a copy
-            move(history, visits[:, part], self.decay)
+            add_visits(history, visits[:, part], self.decay)
             self._history[:, rows[part]] = history
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
@@ -100,18 +100,18 @@ class Dynamics:
         epochs: how many there will be, to bound the paths. weights: over the whole set, mean 1; None: what each sample
         was last given in a batch.
         """
-        self._take_in()
-        losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
-        over_set = given if weights is None else weights.to(losses)
+        self._update_history()
+        losses, weighted, last_given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
+        over_set = last_given if weights is None else weights.to(losses)
         seen = ~losses.isnan() if math.isnan(losses.sum()) else slice(None)
-        part = self._epochs[:, seen].mul_(self.decay)
+        averages = self._epochs[:, seen].mul_(self.decay)
         columns = (
-            torch.ones_like(part[0]),
+            torch.ones_like(averages[0]),
             _relative(losses[seen]),
             _relative(weighted[seen]),
             (over_set * losses)[seen],
         )
-        self._epochs[:, seen] = part.add_(torch.stack(columns), alpha=1 - self.decay)
+        self._epochs[:, seen] = averages.add_(torch.stack(columns), alpha=1 - self.decay)
         if self._path_rows is None:
             keep = max(1, min(self.num_samples, PATH_NUMBERS // max(1, epochs)))
             self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
@@ -134,12 +134,12 @@ class Dynamics:
         """rows [P], and scores and weights after each epoch [epochs, P]; leaves out weights that are all 1."""
         if self._path_rows is None:
             return {}
-        found: dict[str, Tensor] = {}
+        paths: dict[str, Tensor] = {}
         if self.score_path:
-            found["scores"] = torch.stack(self.score_path)
+            paths["scores"] = torch.stack(self.score_path)
         if any(bool((part != 1).any()) for part in self.weight_path):
-            found["weights"] = torch.stack(self.weight_path)
-        return {"rows": self._path_rows.cpu(), **found} if found else {}
+            paths["weights"] = torch.stack(self.weight_path)
+        return {"rows": self._path_rows.cpu(), **paths} if paths else {}
 
     def table(self) -> dict[str, Tensor]:
         """One column per measure, one entry per sample; NaN if a sample was never seen.
@@ -154,30 +154,30 @@ class Dynamics:
         margin, mean_margin: true logit minus the best other, at the last visit and over all visits.
         mean_probability_margin: the same in probabilities, so that no visit of a sure network outweighs the others.
         """  # [N] each
-        self._take_in()
-        held = dict(zip(_COLUMNS, self._history, strict=True))
-        visits = held["visits"]
+        self._update_history()
+        columns = dict(zip(_COLUMNS, self._history, strict=True))
+        visits = columns["visits"]
         gathered = 1 - self.decay**visits  # weight that the averages have gathered
-        pushed = bool((held["push"] != 0).any())
+        pushed = bool((columns["push"] != 0).any())
         return {
-            "ema_loss": held["loss"] / gathered,  # 0 / 0 where never seen
-            "ema_weighted_loss": held["weighted_loss"] / gathered,
-            "ema_weight": held["weight"] / gathered,
+            "ema_loss": columns["loss"] / gathered,  # 0 / 0 where never seen
+            "ema_weighted_loss": columns["weighted_loss"] / gathered,
+            "ema_weight": columns["weight"] / gathered,
             "ema_relative_loss": self._epochs[1] / self._epochs[0],
             "ema_relative_weighted_loss": self._epochs[2] / self._epochs[0],
             "ema_set_weighted_loss": self._epochs[3] / self._epochs[0],
-            "ema_push": held["push"] / gathered if pushed else torch.full_like(gathered, torch.nan),
-            "pushed_up": held["pushed_up"].int(),
-            "forgetting_events": torch.where(held["learned"] > 0, held["forgotten"], held["judged"]).int(),
-            "mistakes": (held["judged"] - held["learned"]).int(),
-            "margin": held["margin"].clone(),
-            "mean_margin": held["margin_sum"] / visits,
-            "mean_probability_margin": held["lead_sum"] / visits,
+            "ema_push": columns["push"] / gathered if pushed else torch.full_like(gathered, torch.nan),
+            "pushed_up": columns["pushed_up"].int(),
+            "forgetting_events": torch.where(columns["learned"] > 0, columns["forgotten"], columns["judged"]).int(),
+            "mistakes": (columns["judged"] - columns["learned"]).int(),
+            "margin": columns["margin"].clone(),
+            "mean_margin": columns["margin_sum"] / visits,
+            "mean_probability_margin": columns["lead_sum"] / visits,
             "visits": visits.int(),
         }
 
     def state_dict(self) -> dict[str, Any]:
-        self._take_in()
+        self._update_history()
         paths = {"score_path": list(self.score_path), "weight_path": list(self.weight_path)}
         return {"history": self._history, "epochs": self._epochs, **paths, "path_rows": self._path_rows}
 
@@ -190,7 +190,7 @@ class Dynamics:
                 "resume with the training set of that run."
             )
         self._steps.clear()
-        self._noted = []
+        self._new_visits = []
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
@@ -198,7 +198,7 @@ class Dynamics:
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
 
 
-def noted(records: Sequence[StepRecord]) -> Tensor:
+def visits_of(records: Sequence[StepRecord]) -> Tensor:
     """What these steps saw of each sample; what a step does not know is NaN, or 0 if it is the push."""  # [7, M]
 
     def joined(parts: Sequence[Tensor | None], unknown: float = torch.nan) -> Tensor:
@@ -228,12 +228,12 @@ def _margins(records: Sequence[StepRecord], joined: Callable[[list[Tensor | None
 def _push(record: StepRecord) -> Tensor | None:
     """How much more weight the objective asks for each sample than for the batch, in units of the batch's spread."""
     if record.gradient is not None:
-        asked = -record.gradient  # a higher score lowers the objective
+        push = -record.gradient  # a higher score lowers the objective
     elif record.pull is not None:
-        asked = record.pull - (record.weights * record.pull).sum()
+        push = record.pull - (record.weights * record.pull).sum()
     else:
         return None
-    return asked / asked.square().mean().sqrt().clamp(min=torch.finfo(asked.dtype).tiny)
+    return push / push.square().mean().sqrt().clamp(min=torch.finfo(push.dtype).tiny)
 
 
 def _margin_and_lead(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:  # [M] each
@@ -246,7 +246,7 @@ def _margin_and_lead(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:  
     return true - other, (true - total).exp_().sub_((other - total).exp_())
 
 
-def move(history: Tensor, visit: Tensor, decay: float) -> None:
+def add_visits(history: Tensor, visit: Tensor, decay: float) -> None:
     """Add one more visit of each sample [7, M] to its history [C, M], in place."""
     push, right = visit[0], visit[6]
     column = dict(zip(_COLUMNS, history, strict=True))
@@ -270,7 +270,7 @@ def _relative(values: Tensor) -> Tensor:
     return values / torch.where(mean == 0, torch.ones_like(mean), mean)
 
 
-def _each_once(rows: Tensor) -> list[Tensor]:
+def _parts_without_repeats(rows: Tensor) -> list[Tensor]:
     """Places in rows, all of them, in as many parts as it takes for no row to be in a part twice; in their order."""
     order = torch.argsort(rows, stable=True)
     _, counts = torch.unique_consecutive(rows[order], return_counts=True)

@@ -25,11 +25,11 @@ class LoaderSamples:
     """The samples behind a DataLoader whose dataset says its rows; labels are read in one pass when asked for."""
 
     def __init__(self, loader: DataLoader[Any], num_samples: int) -> None:
-        self.loader, self._number = loader, num_samples
+        self.loader, self._num_samples = loader, num_samples
         self.streams = isinstance(loader.dataset, IterableDataset)
 
     def __len__(self) -> int:
-        return self._number if self.streams else len(self.loader.dataset)  # type: ignore[arg-type]
+        return self._num_samples if self.streams else len(self.loader.dataset)  # type: ignore[arg-type]
 
     @property
     def labels(self) -> Tensor:  # [N]
@@ -42,9 +42,9 @@ class LoaderSamples:
     def take(self, index: Tensor) -> Batch:
         if self.streams:
             raise BadInput("A dataset that is iterated gives no single rows; give fit one that is asked by index.")
-        where = torch.nonzero(index).flatten() if index.dtype == torch.bool else index
+        rows = torch.nonzero(index).flatten() if index.dtype == torch.bool else index
         collate: Any = self.loader.collate_fn
-        return to_batch(collate([self.loader.dataset[i] for i in where.tolist()]))
+        return to_batch(collate([self.loader.dataset[i] for i in rows.tolist()]))
 
     @cached_property
     def _columns(self) -> tuple[Tensor, Tensor | None]:
@@ -71,52 +71,54 @@ class LoaderBatches(Batches):
     """The batches of a loader, in its own order; of several ranks each has a loader over its own part."""
 
     def _open(self, train: LoaderSamples) -> None:
-        self.loader, self._where = train.loader, torch.device("cpu")
+        self.loader, self._draws_on = train.loader, torch.device("cpu")
         self._last = torch.empty(0, dtype=torch.int64)
-        self._compared, self._number = self._ranks is None, len(train)
+        self._rows_checked, self._num_samples = self._ranks is None, len(train)
 
     def __len__(self) -> int:
         loader = self.loader
         if not isinstance(loader.dataset, Stream) or loader.batch_size is None:
             return len(loader)
         # torch can only guess, and knows of no ranks
-        return loader.dataset.batches(self._number, loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
+        return loader.dataset.batches(
+            self._num_samples, loader.batch_size, loader.num_workers, drop_last=loader.drop_last
+        )
 
     def rows(self, step: int) -> Tensor:  # [B]
         return self._last
 
-    def _rest(self, epoch: int, place: int) -> Iterator[Batch]:
+    def _epoch_from(self, epoch: int, position: int) -> Iterator[Batch]:
         for sampler in (self.loader.sampler, self.loader.batch_sampler):
             set_epoch: Any = getattr(sampler, "set_epoch", None)
             if set_epoch is not None:
                 set_epoch(epoch)
-        now = RandomState.now(torch.device("cpu"))
+        random = RandomState.now(torch.device("cpu"))
         # A stream of its own: the order depends on the epoch, not on what the model has drawn. A sampler makes it when
-        # the first batch is asked for, so that batch is read here, and so are those before the place.
+        # the first batch is asked for, so that batch is read here, and so are those before the position.
         torch.manual_seed(generator("loader", self._options.seed, epoch).initial_seed())
         try:
             stream = map(to_batch, self.loader)
-            read = deque(islice(stream, max(place, 1)), maxlen=1)
+            read = deque(islice(stream, max(position, 1)), maxlen=1)
         finally:
-            now.restore()
-        for batch in chain(() if place else read, stream):
+            random.restore()
+        for batch in chain(() if position else read, stream):
             assert batch.rows is not None
             self._last = batch.rows
-            if not self._compared:
-                self._compare(batch.rows)
+            if not self._rows_checked:
+                self._check_rows_differ(batch.rows)
             yield batch
         while isinstance(self.loader.dataset, Stream):  # a rank whose part is shorter goes on without samples
             if self._ranks is None:
-                what = f"The stream ended before {self._number:,} samples came"
-                raise BadInput(f"{what}; make the method with num_samples as many as it has.")
+                problem = f"The stream ended before {self._num_samples:,} samples came"
+                raise BadInput(f"{problem}; make the method with num_samples as many as it has.")
             first = next(map(to_batch, self.loader), None)
             if first is None:
                 raise BadInput("A rank has no sample of the stream; start fewer ranks.")
             yield first.take(torch.arange(0))
 
-    def _compare(self, rows: Tensor) -> None:
+    def _check_rows_differ(self, rows: Tensor) -> None:
         assert self._ranks is not None
-        self._compared = True
+        self._rows_checked = True
         others = [theirs[0] for k, theirs in enumerate(self._ranks.gather([rows])) if k != self._ranks.rank]
         if len(rows) > 1 and any(torch.equal(rows.sort()[0], other.sort()[0]) for other in others):
             raise BadInput(

@@ -19,7 +19,7 @@ from fairweight.errors import FolderBusy, FolderRefused, NoSpace, option
 FILE = ".lock"
 HEARTBEAT = 10.0  # seconds between two touches by the owner
 DEAD_AFTER = 6 * HEARTBEAT  # without one for so long, an owner on another machine is taken for dead
-_MOST = 10_000  # letters of a lock that are read
+_MAX_LETTERS = 10_000  # letters of a lock that are read
 _held: dict[Path, int] = {}  # what this process holds, and in which thread
 _guard = threading.Lock()
 
@@ -33,20 +33,20 @@ def claimed(folder: str | Path) -> Iterator[None]:
     path = Path(folder)
     missing = [place for place in (path, *path.parents) if not place.exists()]
     make_folder(path)
-    key, me = path.resolve(), threading.get_ident()
+    key, thread = path.resolve(), threading.get_ident()
     with _guard:
-        again = key in _held
-        if _held.setdefault(key, me) != me:
+        already_held = key in _held
+        if _held.setdefault(key, thread) != thread:
             raise _busy(path, {"process": os.getpid(), "host": socket.gethostname()})
     try:
-        with nullcontext() if again else _locked(path):
+        with nullcontext() if already_held else _locked(path):
             yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise NoSpace(f"the disk of {path} is full; make room on it, then start the same again.") from error
     finally:
-        if not again:
+        if not already_held:
             del _held[key]
         for empty in missing:
             with suppress(OSError):  # something was written, and it stays
@@ -70,18 +70,18 @@ def owner(folder: str | Path) -> dict[str, Any] | None:
         return None
     try:
         with path.open(encoding="utf-8") as file:
-            found = json.loads(file.read(_MOST) or "{}")
+            recorded = json.loads(file.read(_MAX_LETTERS) or "{}")
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return recorded if isinstance(recorded, dict) else None
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    file, over = _locked_file(path), threading.Event()
+    file, ended = _take_lock_file(path), threading.Event()
 
     def beat() -> None:
-        while not over.wait(HEARTBEAT):
+        while not ended.wait(HEARTBEAT):
             with suppress(OSError):
                 os.utime(file.fileno())
 
@@ -90,50 +90,50 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         heart.join()
         with suppress(OSError):
             (path / FILE).unlink()  # while it is still ours
         file.close()
 
 
-def _locked_file(path: Path) -> IO[str]:
+def _take_lock_file(path: Path) -> IO[str]:
     """Open the lock file and lock it; the system releases the lock when the process ends."""
-    place = path / FILE
+    lock = path / FILE
     while True:
         try:
-            file = _opened_lock(place)
+            file = _open_lock(lock)
         except OSError as error:
             raise _refused(path, "written to", error) from error
-        seen = owner(path) or {}
-        if not _system_lock(file) or _alive_elsewhere(file, seen):
+        recorded = owner(path) or {}
+        if not _try_lock(file) or _alive_elsewhere(file, recorded):
             file.close()
-            raise _busy(path, owner(path) or seen)
+            raise _busy(path, owner(path) or recorded)
         with suppress(OSError):
-            if os.path.samestat(os.fstat(file.fileno()), place.stat()):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 break
         file.close()  # the last owner has taken this file away between our opening and our locking it
     file.truncate(0)
-    who = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    me = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     try:
-        file.write(json.dumps(who) + "\n")
+        file.write(json.dumps(me) + "\n")
         file.flush()
     except OSError:
-        place.unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
         raise
     return file
 
 
-def _opened_lock(place: Path) -> IO[str]:
+def _open_lock(lock: Path) -> IO[str]:
     """Open the lock, or make it; no link is followed and no pipe waited for: the folder may be a stranger's."""
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(place.lstat().st_mode):
+        if not stat.S_ISREG(lock.lstat().st_mode):
             raise OSError(errno.EINVAL, f"its {FILE} is no regular file")
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.fdopen(os.open(place, flags, 0o666), "r+", encoding="utf-8")
+    return os.fdopen(os.open(lock, flags, 0o666), "r+", encoding="utf-8")
 
 
-def _system_lock(file: IO[str]) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     """Lock the file; where the system has no locks, only the content of the file counts."""
     try:
         import fcntl
@@ -146,15 +146,15 @@ def _system_lock(file: IO[str]) -> bool:
     return True
 
 
-def _alive_elsewhere(file: IO[str], seen: dict[str, Any]) -> bool:
+def _alive_elsewhere(file: IO[str], recorded: dict[str, Any]) -> bool:
     """True if an owner on another machine has touched the file lately; its lock may not show here."""
-    if not seen or seen.get("host") == socket.gethostname():
+    if not recorded or recorded.get("host") == socket.gethostname():
         return False  # the system has said that nobody here holds it
-    last = os.fstat(file.fileno()).st_mtime
+    last_touch = os.fstat(file.fileno()).st_mtime
     os.utime(file.fileno())  # the file system's own clock, which both machines share
-    alive = os.fstat(file.fileno()).st_mtime - last < DEAD_AFTER
+    alive = os.fstat(file.fileno()).st_mtime - last_touch < DEAD_AFTER
     if alive:
-        os.utime(file.fileno(), (last, last))
+        os.utime(file.fileno(), (last_touch, last_touch))
     return alive
 
 
@@ -162,9 +162,9 @@ def _refused(path: Path, what: str, error: OSError) -> FolderRefused:
     return FolderRefused(f"{path} cannot be {what} ({error.strerror}); choose another folder with {option('out')}.")
 
 
-def _busy(path: Path, who: dict[str, Any]) -> FolderBusy:
-    named = f" (process {who['process']} on {who.get('host')})" if "process" in who else ""
+def _busy(path: Path, owner: dict[str, Any]) -> FolderBusy:
+    name = f" (process {owner['process']} on {owner.get('host')})" if "process" in owner else ""
     return FolderBusy(
-        f"another process is at work in {path}{named}; wait for it to end and run this again, or choose another "
+        f"another process is at work in {path}{name}; wait for it to end and run this again, or choose another "
         f"{option('out')}."
     )

@@ -118,10 +118,10 @@ class Training:
         started = time.monotonic()
         self._start()
         started -= self.seconds  # of the run before it was stopped
-        take_step = self._step_taker()
+        take_step = self._choose_step()
         self.model.train()
-        kept = nullcontext() if self.checkpoint is None else closing(self.checkpoint)
-        with closing(self.batches), kept, signals.safe_points() as asked_to_stop:
+        open_checkpoint = nullcontext() if self.checkpoint is None else closing(self.checkpoint)
+        with closing(self.batches), open_checkpoint, signals.safe_points() as asked_to_stop:
             while self.step < self.epochs * len(self.batches) and self.stopped == "interrupted":
                 batch, exemplar = self.batches.train(self.step), self.batches.exemplar(self.step)
                 try:
@@ -129,7 +129,7 @@ class Training:
                         record = take_step(batch, exemplar)
                 except LossNotFinite as error:
                     raise self._not_finite(self.step, str(error)) from error
-                self._note(batch, record)
+                self._record_step(batch, record)
                 self.step += 1
                 self.seconds = time.monotonic() - started
                 if self.step % len(self.batches) == 0:
@@ -156,7 +156,7 @@ class Training:
         if self.options.compile:
             self.reweighter.compile()
 
-    def _step_taker(self) -> _TakeStep:
+    def _choose_step(self) -> _TakeStep:
         clip_norm = self.options.clip_norm
         if self.options.accumulate > 1:
             return self._accumulate
@@ -179,7 +179,7 @@ class Training:
         dtype = self.options.autocast
         return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype=dtype)
 
-    def _note(self, batch: Batch, record: StepRecord) -> None:
+    def _record_step(self, batch: Batch, record: StepRecord) -> None:
         batch = batch if record.batch is None else record.batch  # of all ranks
         self.sums.add(self.step, batch, record)
         if self.dynamics is not None and batch.rows is not None:
@@ -190,9 +190,9 @@ class Training:
     def _not_finite(self, step: int, what: str) -> LossNotFinite:
         self.stopped = "loss not finite"
         rows = self.batches.rows(step)[:8].tolist()
-        none = "no folder was given, so no checkpoint was written"
-        kept = none if self.checkpoint is None else self.checkpoint.describe()
-        return LossNotFinite(f"Stopped at step {step} (batch rows {rows} ...): {what} For going back, {kept}.")
+        no_checkpoint = "no folder was given, so no checkpoint was written"
+        checkpoint = no_checkpoint if self.checkpoint is None else self.checkpoint.describe()
+        return LossNotFinite(f"Stopped at step {step} (batch rows {rows} ...): {what} For going back, {checkpoint}.")
 
     def _end(self) -> RunRecord:
         if self.stopped == "interrupted":
@@ -204,17 +204,11 @@ class Training:
         if self.log is not None:
             self.log.add("end", self.step, stopped=self.stopped, seconds=self.seconds)
         best, warnings = None if self.early is None else self.early.best_epoch, list(self.watch.warnings)
-        done = self.step // len(self.batches)
-        return RunRecord(done, self.step, self.stopped, best, self.history, warnings, self.seconds)
+        epochs = self.step // len(self.batches)
+        return RunRecord(epochs, self.step, self.stopped, best, self.history, warnings, self.seconds)
 
     def _end_epoch(self, epoch: int) -> None:
-        bad = self.sums.bad_step()
-        if bad is not None:
-            raise self._not_finite(bad, f"The loss is not finite. {_CURE}")
-        learned = [p.detach() for p in unwrap(self.model).parameters() if p.requires_grad and p.is_floating_point()]
-        if learned and not bool(torch.stack([p.isfinite().all() for p in learned]).all()):
-            # the update of an epoch's last step shows in no loss of it
-            raise self._not_finite(self.step - 1, f"The model is not finite after this step's update. {_CURE}")
+        self._check_finite()
         self._share_buffers()
         summary = self._summary(epoch)
         self.history.append(summary)
@@ -242,6 +236,15 @@ class Training:
             self._logged_warnings = len(self.watch.warnings)
         self._save()
 
+    def _check_finite(self) -> None:
+        bad = self.sums.bad_step()
+        if bad is not None:
+            raise self._not_finite(bad, f"The loss is not finite. {_CURE}")
+        learned = [p.detach() for p in unwrap(self.model).parameters() if p.requires_grad and p.is_floating_point()]
+        if learned and not bool(torch.stack([p.isfinite().all() for p in learned]).all()):
+            # the update of an epoch's last step shows in no loss of it
+            raise self._not_finite(self.step - 1, f"The model is not finite after this step's update. {_CURE}")
+
     def _summary(self, epoch: int) -> dict[str, Any]:
         summary = {"epoch": epoch, "lr": current_lr(self.optimizer), **self.sums.summary()}
         scores = self.reweighter.scores
@@ -255,8 +258,8 @@ class Training:
         if self.validation is not None:
             grouped = self.exemplar is not None and self.exemplar.groups is not None
             with self._autocast():
-                found = validation_numbers(self.model, self.reweighter, self.validation, grouped=grouped)
-            summary["validation"] = found
+                numbers = validation_numbers(self.model, self.reweighter, self.validation, grouped=grouped)
+            summary["validation"] = numbers
         summary["seconds"] = round(self.seconds, 3)
         return summary
 
@@ -269,9 +272,9 @@ class Training:
     def _save(self) -> None:
         if self.checkpoint is not None:
             self._share_buffers()
-            kept = run_state(self)
+            tree = run_state(self)
             if self.first:
-                self.checkpoint.save(self.step, kept)
+                self.checkpoint.save(self.step, tree)
 
     def _share_buffers(self) -> None:
         """Running statistics are each rank's own while it trains; what is looked at and kept are the first rank's."""

@@ -33,20 +33,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def logits(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks: Ranks | None = None) -> Tensor:
     """Logits of every sample, in eval mode; ranks share the work and all know the result."""  # [N, K]
     if ranks is not None:
-        own = torch.arange(len(samples), device=samples.labels.device).tensor_split(ranks.size)[ranks.rank]
+        rows = torch.arange(len(samples), device=samples.labels.device).tensor_split(ranks.size)[ranks.rank]
         with ranks.together():
-            return torch.cat([theirs[0] for theirs in ranks.gather([logits(model, samples.take(own), batch_size)])])
+            return torch.cat([theirs[0] for theirs in ranks.gather([logits(model, samples.take(rows), batch_size)])])
     inner = unwrap(model)
     device = next(inner.parameters()).device
-    found = []
+    parts = []
     random = RandomState.now(device)
     with torch.no_grad(), evaluating(inner):
         for start in range(0, max(len(samples), 1), batch_size):
             rows = torch.arange(start, min(start + batch_size, len(samples)), device=samples.labels.device)
             batch = samples.take(rows).to(device)
-            found.append(call(inner, batch.inputs, len(batch)).float())
+            parts.append(call(inner, batch.inputs, len(batch)).float())
     random.restore()
-    return torch.cat(found)
+    return torch.cat(parts)
 
 
 def predict(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks: Ranks | None = None) -> Tensor:
@@ -69,18 +69,18 @@ def validation_numbers(
 
     grouped: whether the method's exemplars have groups, so that its objective means nothing without them.
     """
-    found = logits(model, samples, ranks=reweighter.ranks)  # [N, K]
-    labels, groups = samples.labels.to(found.device), samples.groups
-    losses = reweighter.loss(found, labels)
+    values = logits(model, samples, ranks=reweighter.ranks)  # [N, K]
+    labels, groups = samples.labels.to(values.device), samples.groups
+    losses = reweighter.loss(values, labels)
     objective = getattr(reweighter, "objective", None)
     numbers = {"loss": float(losses.mean()), "objective": float(losses.mean())}
     # Rows whose groups are not known at all tell how good the model is, and nothing of a gap.
     unknown = groups is not None and not bool((groups >= 0).any())
     if objective is not None and not unknown and not (grouped and groups is None):
-        marked = Batch(labels, labels, None if groups is None else groups.to(found.device))
-        numbers["objective"] = float(evaluate(objective, losses, marked))
+        batch = Batch(labels, labels, None if groups is None else groups.to(values.device))
+        numbers["objective"] = float(evaluate(objective, losses, batch))
     known_groups = None if unknown or groups is None else groups.cpu()
-    table = group_table(samples.labels.cpu(), predicted(found).cpu(), known_groups, missing="ignore")
+    table = group_table(samples.labels.cpu(), predicted(values).cpu(), known_groups, missing="ignore")
     gaps = {} if unknown else {"tprd": table.tprd, "max_fnr": table.max_fnr}
     numbers |= {"accuracy": float(table.accuracy), **{name: float(gap) for name, gap in gaps.items()}}
     return {name: value for name, value in numbers.items() if not math.isnan(value)}

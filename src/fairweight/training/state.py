@@ -79,17 +79,17 @@ class Copied(NamedTuple):
 def copied(tree: Any) -> Copied:
     """Copy the tree to the memory of the CPU; later changes to it do not show."""
     tensors, skeleton = flatten(tree)
-    plain = {key: _on_cpu(t.detach()) for key, t in tensors.items()}
+    copies = {key: _on_cpu(t.detach()) for key, t in tensors.items()}
     for device in {t.device for t in tensors.values() if t.is_cuda}:  # not only the current one
         torch.cuda.synchronize(device)  # once for all copies: they were not waited for
-    return Copied(plain, skeleton)
+    return Copied(copies, skeleton)
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor.to("cpu", copy=True).contiguous()
-    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return there.copy_(tensor, non_blocking=True)
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return pinned.copy_(tensor, non_blocking=True)
 
 
 def save(tree: Any, path: Path) -> None:
@@ -103,9 +103,9 @@ def write(tree: Copied, path: Path) -> None:
 
     skeleton = json.dumps(tree.skeleton)
     # One entry: safetensors writes several in an order of chance, and equal trees are to be equal files.
-    about = {"tree": f"{_checksum(skeleton, tree.tensors)} {skeleton}"}
+    metadata = {"tree": f"{_checksum(skeleton, tree.tensors)} {skeleton}"}
     try:
-        write_atomically(path, to_bytes(tree.tensors, metadata=about))
+        write_atomically(path, to_bytes(tree.tensors, metadata=metadata))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
@@ -120,43 +120,43 @@ def load(path: Path) -> Any:
 
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-        old = "crc32" in about  # a version that wrote two entries
-        written = [about["crc32"], about["tree"]] if old else about["tree"].split(" ", 1)
-        if written[0] != _checksum(written[1], tensors):
+        old = "crc32" in metadata  # a version that wrote two entries
+        parts = [metadata["crc32"], metadata["tree"]] if old else metadata["tree"].split(" ", 1)
+        if parts[0] != _checksum(parts[1], tensors):
             raise ValueError("its content is not what was written")
-        return unflatten(tensors, json.loads(written[1]))
+        return unflatten(tensors, json.loads(parts[1]))
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RecursionError, OSError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it and start the run again.") from error
 
 
 def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
-    found = zlib.crc32(skeleton.encode())
+    checksum = zlib.crc32(skeleton.encode())
     for key, tensor in sorted(tensors.items()):
-        found = zlib.crc32(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode(), found)
-        found = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, found)
-    return str(found)
+        checksum = zlib.crc32(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
+        checksum = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return str(checksum)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside, flush to the disk, then rename over; only a regular file, or nothing, is ever replaced."""
-    _refuse_odd(path)
+    """Write to a temporary file, flush it, then rename it over the path; only a regular file or nothing is replaced."""
+    _refuse_irregular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear(path, dead=True)
-    beside = path.with_name(f"{_prefix(path)}{os.getpid()}.part")
+    temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
-        _settle(path.parent)
+        temporary.replace(path)
+        _flush_folder(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _refuse_odd(path: Path) -> None:
+def _refuse_irregular(path: Path) -> None:
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
     with suppress(FileNotFoundError):
         kind = stat.S_IFMT(path.lstat().st_mode)
@@ -165,7 +165,7 @@ def _refuse_odd(path: Path) -> None:
             raise BadInput(f"{path} is {what}, and only a regular file is ever replaced; name another file.")
 
 
-def _settle(folder: Path) -> None:
+def _flush_folder(folder: Path) -> None:
     """Flush the folder: a rename is on the disk when its folder is."""
     with suppress(OSError):  # some file systems have no folders to flush
         entry = os.open(folder, os.O_RDONLY)
@@ -177,10 +177,10 @@ def _settle(folder: Path) -> None:
 
 def clear(path: Path, *, dead: bool = False) -> None:
     """Delete what killed writers of this file left beside it; dead: only of processes that are no more."""
-    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
-        process = left.name[len(_prefix(path)) : -len(".part")]
+    for leftover in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
+        process = leftover.name[len(_prefix(path)) : -len(".part")]
         if process.isdecimal() and not (dead and _alive(int(process))):
-            left.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
 
 
 def _prefix(path: Path) -> str:

@@ -52,7 +52,7 @@ def to_batch(batch: Any, device: torch.device | str | None = None) -> Batch:
     if isinstance(batch, Mapping):
         rest = dict(batch)
         rows = rest.pop("rows", rows)
-        labels, groups = _taken(rest, _LABELS), _taken(rest, _GROUPS)
+        labels, groups = _pop_first(rest, _LABELS), _pop_first(rest, _GROUPS)
         inputs: Any = rest["inputs"] if set(rest) == {"inputs"} else rest
     elif isinstance(batch, tuple | list) and len(batch) in (2, 3):
         inputs, labels, groups = (*batch, None)[:3]
@@ -67,20 +67,20 @@ def to_batch(batch: Any, device: torch.device | str | None = None) -> Batch:
         raise BadInput(
             "A batch of the loader does not say which rows it holds; wrap its dataset: fw.with_rows(dataset)."
         )
-    made = Batch(inputs, _column(labels), None if groups is None else _column(groups), _column(rows))
-    return made if device is None else made.to(device)
+    result = Batch(inputs, _column(labels), None if groups is None else _column(groups), _column(rows))
+    return result if device is None else result.to(device)
 
 
-def _taken(values: dict[str, Any], names: tuple[str, ...]) -> Any:
+def _pop_first(values: dict[str, Any], names: tuple[str, ...]) -> Any:
     return next((values.pop(name) for name in names if name in values), None)
 
 
 def _column(values: Any) -> Tensor:
-    found = torch.as_tensor(values)
-    return found.reshape(-1) if found.ndim == 2 and found.shape[1] == 1 else found
+    column = torch.as_tensor(values)
+    return column.reshape(-1) if column.ndim == 2 and column.shape[1] == 1 else column
 
 
-def _rowed(item: Any, row: int) -> Any:
+def _with_row(item: Any, row: int) -> Any:
     return {**item, "rows": row} if isinstance(item, Mapping) else Rowed(item, row)
 
 
@@ -92,7 +92,7 @@ class _Rows(Dataset[Any]):
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
-        return _rowed(self.dataset[index], int(index))
+        return _with_row(self.dataset[index], int(index))
 
     def __getattr__(self, name: str) -> Any:
         if name == "dataset" or name.startswith("__"):
@@ -111,12 +111,12 @@ class Stream(IterableDataset[Any]):
         worker = get_worker_info()
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
         rank, ranks = self.part or _ranks()
-        here, places = rank * workers + number, ranks * workers
-        for place, item in enumerate(self.dataset):
+        turn, turns = rank * workers + number, ranks * workers
+        for position, item in enumerate(self.dataset):
             if self.sharded:
-                yield _rowed(item, place * places + here)
-            elif place % places == here:
-                yield _rowed(item, place)
+                yield _with_row(item, position * turns + turn)
+            elif position % turns == turn:
+                yield _with_row(item, position)
 
     def __len__(self) -> int:
         rank, ranks = self.part or _ranks()
@@ -124,9 +124,9 @@ class Stream(IterableDataset[Any]):
 
     def undivided(self) -> Stream:
         """The same on every rank, where somebody else divides it."""
-        found = Stream(self.dataset, self.sharded)
-        found.part = (0, 1)
-        return found
+        stream = Stream(self.dataset, self.sharded)
+        stream.part = (0, 1)
+        return stream
 
     def batches(self, number: int, size: int, workers: int, *, drop_last: bool) -> int:
         """Batches of an epoch on the rank that has most: each worker of each rank makes them of its own part."""

@@ -34,11 +34,11 @@ def fetch(repository: str, name: str, roots: Sequence[Path], prefix: str = "") -
     folder = roots[0] / name
     try:
         info = hub.HfApi().dataset_info(repository, files_metadata=True)
-        wanted = [f for f in info.siblings if f.rfilename.startswith(prefix) and f.rfilename.endswith(".parquet")]
-        if not wanted:
+        files = [f for f in info.siblings if f.rfilename.startswith(prefix) and f.rfilename.endswith(".parquet")]
+        if not files:
             raise DownloadFailed(f"{repository} holds no parquet files; put the set into {folder} by hand.")
         record = {}
-        for file in wanted:
+        for file in files:
             # The hub keeps the sha256 of large files.
             published = file.lfs.get("sha256") if isinstance(file.lfs, dict) else getattr(file.lfs, "sha256", None)
             path = folder / file.rfilename
@@ -46,11 +46,11 @@ def fetch(repository: str, name: str, roots: Sequence[Path], prefix: str = "") -
                 # The hub's own client keeps partial files and goes on where it stopped.
                 where = {"repo_type": "dataset", "revision": info.sha, "local_dir": str(folder)}
                 hub.hf_hub_download(repository, file.rfilename, **where)
-            found = file_digest(path)
-            if published and found != published:
+            digest = file_digest(path)
+            if published and digest != published:
                 path.unlink()
                 raise DownloadFailed(f"{path} came damaged (its sha256 is not the published one); ask again.")
-            record[file.rfilename] = found
+            record[file.rfilename] = digest
         part = (folder / RECORD).with_suffix(".part")
         part.write_text(json.dumps({"repository": repository, "revision": info.sha, "sha256": record}, indent=1))
         part.replace(folder / RECORD)
@@ -86,7 +86,7 @@ def _network_errors(hub: Any) -> tuple[type[Exception], ...]:
     return tuple(kinds)
 
 
-Made = TypeVar("Made")
+Content = TypeVar("Content")
 
 
 class LocalSet:
@@ -99,22 +99,22 @@ class LocalSet:
     repository: str | None = None
     prefix = ""  # of the repository's files that are wanted
 
-    def search(self, request: Request, read: Callable[[Path], Made | None]) -> Made:
+    def search(self, request: Request, read: Callable[[Path], Content | None]) -> Content:
         """Read the first folder that holds what `read` knows; otherwise fetch it, or say what to put where."""
         for folder in self._folders(request.folders):
             try:
                 check_record(folder)
-                made = read(folder)
+                content = read(folder)
             except (MissingData, DownloadFailed):
                 if not (request.download and self.repository):
                     raise
-                made = None  # what an earlier download left unfinished is fetched again
-            if made is not None:
-                return made
+                content = None  # what an earlier download left unfinished is fetched again
+            if content is not None:
+                return content
         if request.download and self.repository is not None:
-            made = read(fetch(self.repository, self.name, request.folders, self.prefix))
-            if made is not None:
-                return made
+            content = read(fetch(self.repository, self.name, request.folders, self.prefix))
+            if content is not None:
+                return content
         where = " or ".join(str(root / self.name) for root in request.folders) or (
             f"a folder {self.name} in your data folder and name that data folder with {option('data_dir')} or "
             "FAIRWEIGHT_DATA"
@@ -146,11 +146,11 @@ def parquet_parts(
     folder: Path, options: ImageOptions, rename: Mapping[str, str], names: Mapping[str, Sequence[str]]
 ) -> dict[str, Rows] | None:
     """Read train and test from the parquet shards under a folder; class numbers get names where given."""
-    found = {rename.get(part, part): files for part, files in shards(folder).items()}
-    if not {"train", "test"} <= found.keys():
+    files_by_part = {rename.get(part, part): files for part, files in shards(folder).items()}
+    if not {"train", "test"} <= files_by_part.keys():
         return None
     parts = {}
-    for part, files in found.items():
+    for part, files in files_by_part.items():
         rows = parquet_rows(files, options)
         if rows is None:
             raise UnreadableFile(f"{files[0].name} has no column of encoded images (a struct of bytes and path).")

@@ -36,8 +36,8 @@ class Adult(LocalSet):
 
     def _read(self, folder: Path) -> dict[str, Rows] | None:
         files = {"train": folder / "adult.data", "test": folder / "adult.test"}
-        there = all(path.is_file() for path in files.values())
-        return {name: Rows(_frame(path)) for name, path in files.items()} if there else None
+        complete = all(path.is_file() for path in files.values())
+        return {name: Rows(_frame(path)) for name, path in files.items()} if complete else None
 
 
 def _frame(path: Path) -> pd.DataFrame:

@@ -56,7 +56,7 @@ class Celeba(LocalSet):
     def _published(self, folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, Rows] | None:
         import pandas as pd
 
-        images, attributes, partition = (_anywhere(folder, name.rstrip("/")) for name in self.needs)
+        images, attributes, partition = (_find_file(folder, name.rstrip("/")) for name in self.needs)
         if images is None or attributes is None or partition is None:
             return None
         lists = [io.StringIO(read_text(path)) for path in (attributes, partition)]
@@ -85,11 +85,11 @@ class Celeba(LocalSet):
 def _parquet(folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, Rows] | None:
     import pandas as pd
 
-    found = parquet_parts(folder, image, {}, {})
-    if found is None:
+    parquet = parquet_parts(folder, image, {}, {})
+    if parquet is None:
         return None
     parts = {}
-    for part, rows in found.items():
+    for part, rows in parquet.items():
         answers = {}
         for name in wanted:
             # One form has a column per attribute, another a list of all in the published order.
@@ -104,14 +104,14 @@ def _parquet(folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, 
 def _answers(texts: Texts, name: str) -> pd.Categorical:
     import pandas as pd
 
-    strange = {text for text in texts if text is not None and text not in _YES}
-    if strange:
-        raise UnreadableFile(f"CelebA's attribute {name} holds {listing(sorted(strange))} where 1 or -1 belongs.")
+    unknown = {text for text in texts if text is not None and text not in _YES}
+    if unknown:
+        raise UnreadableFile(f"CelebA's attribute {name} holds {listing(sorted(unknown))} where 1 or -1 belongs.")
     answers = [None if text is None else name if _YES[text] else f"not {name}" for text in texts]
     return pd.Categorical(answers, categories=[f"not {name}", name])
 
 
-def _anywhere(folder: Path, name: str) -> Path | None:
+def _find_file(folder: Path, name: str) -> Path | None:
     """Find a file of the published set, in the folder or where the archives unpack to."""
     places = (folder, folder / "Anno", folder / "Eval", folder / "Img")
     return next((place / name for place in places if (place / name).exists()), None)

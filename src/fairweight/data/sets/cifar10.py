@@ -39,7 +39,7 @@ class Cifar10(ImageSet):
 
     def read(self, folder: Path, image: ImageOptions) -> dict[str, Rows] | None:
         for where in (folder, folder / self.folder):
-            files = {part: [where / f"{name}.bin" for name in found] for part, found in self.batches.items()}
+            files = {part: [where / f"{name}.bin" for name in names] for part, names in self.batches.items()}
             if all(path.is_file() for paths in files.values() for path in paths):
                 names = {**self.class_names, **_names_beside(where)}
                 return {part: _rows(paths, self.columns, names) for part, paths in files.items()}
@@ -57,9 +57,9 @@ def _rows(paths: Sequence[Path], columns: Sequence[str], names: Mapping[str, Seq
                 f"{path} has {len(content):,} bytes, not a multiple of {length:,}; it may be cut short: copy it again."
             )
         records.append(content.reshape(-1, length))
-    found = np.concatenate(records)
-    pixels = np.ascontiguousarray(found[:, len(columns) :]).reshape(-1, 3, 32, 32)
-    return ClassRows(HeldPixels(pixels), {name: found[:, k] for k, name in enumerate(columns)}, names, "a CIFAR file")
+    content = np.concatenate(records)
+    pixels = np.ascontiguousarray(content[:, len(columns) :]).reshape(-1, 3, 32, 32)
+    return ClassRows(HeldPixels(pixels), {name: content[:, k] for k, name in enumerate(columns)}, names, "a CIFAR file")
 
 
 def _names_beside(folder: Path) -> dict[str, list[str]]:
@@ -71,8 +71,8 @@ def _names_beside(folder: Path) -> dict[str, list[str]]:
     if not path.is_file():
         return names
     try:
-        found = json.loads(read_text(path))
-        listed = {f"{key}_label": found[key] for key in ("fine", "coarse") if key in found}
+        content = json.loads(read_text(path))
+        listed = {f"{key}_label": content[key] for key in ("fine", "coarse") if key in content}
         if all(isinstance(value, list) and all(isinstance(name, str) for name in value) for value in listed.values()):
             return {**names, **listed}
     except (ValueError, TypeError, RecursionError):

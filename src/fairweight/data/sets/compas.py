@@ -45,14 +45,14 @@ def _read(folder: Path) -> tuple[Rows, str] | None:
         frame = pd.read_csv(io.BytesIO(content), dtype=str)
         days = pd.to_numeric(frame["days_b_screening_arrest"])
         # ProPublica's filter: the charge belongs to this screening, the outcome is known, and it is no traffic offence.
-        usual = (
+        usable = (
             days.between(-30, 30)
             & (frame["is_recid"] != "-1")
             & (frame["c_charge_degree"] != "O")
             & (frame["score_text"] != "N/A")
             & frame["score_text"].notna()
         )
-        kept = frame.loc[usual, [*_INPUTS, "two_year_recid"]].reset_index(drop=True)
+        kept = frame.loc[usable, [*_INPUTS, "two_year_recid"]].reset_index(drop=True)
     except (KeyError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
         raise UnreadableFile(f"{path} is not ProPublica's published file; copy it again.") from error
     note = f"ProPublica's filter keeps {len(kept):,} of {len(frame):,} rows; rows are counted after it."

@@ -18,6 +18,6 @@ class Digits:
         import pandas as pd
         from sklearn.datasets import load_digits
 
-        found = load_digits()
-        pixels = (found.images[:, None] * 15).astype("uint8")  # 16 steps of grey over the range of a byte
-        return Found("digits", {"train": Rows(pd.DataFrame({"label": found.target}), HeldPixels(pixels))}, self.label)
+        digits = load_digits()
+        pixels = (digits.images[:, None] * 15).astype("uint8")  # 16 steps of grey over the range of a byte
+        return Found("digits", {"train": Rows(pd.DataFrame({"label": digits.target}), HeldPixels(pixels))}, self.label)

@@ -33,7 +33,7 @@ class Mnist(ImageSet):
 
     def read(self, folder: Path, image: ImageOptions) -> dict[str, Rows] | None:
         for where in (folder, folder / "raw", folder / "MNIST" / "raw", folder / "FashionMNIST" / "raw"):
-            files = {part: [_either(where / name) for name in pair] for part, pair in _PAIRS.items()}
+            files = {part: [_or_gzipped(where / name) for name in pair] for part, pair in _PAIRS.items()}
             if all(path.is_file() for pair in files.values() for path in pair):
                 return {part: self._rows(*pair) for part, pair in files.items()}
         return parquet_parts(folder, image, {}, {"label": self.class_names})
@@ -47,7 +47,7 @@ class Mnist(ImageSet):
         return ClassRows(HeldPixels(pixels[:, None]), {"label": classes}, {"label": self.class_names}, str(labels))
 
 
-def _either(path: Path) -> Path:
+def _or_gzipped(path: Path) -> Path:
     return path if path.is_file() else path.with_name(f"{path.name}.gz")
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fairweight.data.table.values import Seen
+from fairweight.data.table.values import TrainColumn
 
 ALMOST = 0.995  # of the way from guessing the commonest answer to knowing it
 # The same for a column to be suspected: a column of 95 % of two even labels has 0.90, the best single column of
@@ -26,30 +26,31 @@ class Leak(NamedTuple):
 
 
 def find_leaks(
-    train: Mapping[str, Seen], answer: Tensor, names: Sequence[str], exclude: Sequence[str], least: float = ALMOST
-) -> dict[str, Leak]:
+    columns: Mapping[str, TrainColumn], answer: Tensor, names: Sequence[str], exclude: Sequence[str],
+    least: float = ALMOST,
+) -> dict[str, Leak]:  # fmt: skip
     """Find columns from which the answer can be read off, and how: a copy, a threshold, or its name in their text."""
     truth = answer.numpy()
     known = truth >= 0
     if known.sum() < 20:
         return {}
     truth = truth[known]
-    found: dict[str, Leak] = {}
-    for name, seen in train.items():
+    leaks: dict[str, Leak] = {}
+    for name, column in columns.items():
         if name in exclude:
             continue
-        codes = seen.factors[0][known]
-        if seen.is_text and _text_contains_answer(codes, seen.texts, truth, names):
-            found[name] = Leak("its text contains the answer", 1.0)
+        codes = column.factors[0][known]
+        if column.is_text and _text_contains_answer(codes, column.texts, truth, names):
+            leaks[name] = Leak("its text contains the answer", 1.0)
         elif (gained := _by_value(codes, truth, len(names))) >= least:
-            found[name] = Leak("each of its values goes with one answer", gained)
-        elif seen.kind[0] == "number" and (gained := _by_threshold(seen.numbers[known], truth)) >= least:
-            found[name] = Leak("a threshold on it gives the answer", gained)
-    return found
+            leaks[name] = Leak("each of its values goes with one answer", gained)
+        elif column.kind[0] == "number" and (gained := _by_threshold(column.numbers[known], truth)) >= least:
+            leaks[name] = Leak("a threshold on it gives the answer", gained)
+    return leaks
 
 
 def _gained(right: float, counts: Any) -> float:
-    """Share of what could be gained over guessing that so many right answers are."""
+    """Say how far so many right answers go from guessing the commonest answer (0) to knowing it (1)."""
     total, guess = counts.sum(), counts.max()
     return float((right - guess) / (total - guess)) if guess < total else 0.0
 
@@ -66,8 +67,8 @@ def _by_value(codes: Any, truth: Any, answers: int) -> float:
 
 def _by_threshold(values: Any, truth: Any) -> float:
     """How far one threshold on a number separates two answers."""
-    there = ~np.isnan(values)
-    values, truth = values[there], truth[there]
+    present = ~np.isnan(values)
+    values, truth = values[present], truth[present]
     if len(values) < 20 or len(np.unique(truth)) != 2:
         return 0.0
     order = np.argsort(values, kind="stable")
@@ -80,12 +81,12 @@ def _by_threshold(values: Any, truth: Any) -> float:
 
 def _text_contains_answer(codes: Any, texts: Sequence[str], truth: Any, names: Sequence[str]) -> bool:
     """True if the text of nearly every row holds its answer's name: as its first or last word, or anywhere."""
-    plain = [name.lower() for name in names]
-    few = np.unique(np.linspace(0, len(truth) - 1, 200).astype(int))  # enough to rule nearly all columns out
-    for rows, least in ((few, 0.9), (np.arange(len(truth)), ALMOST)):
+    lower = [name.lower() for name in names]
+    sample = np.unique(np.linspace(0, len(truth) - 1, 200).astype(int))  # enough to rule nearly all columns out
+    for rows, least in ((sample, 0.9), (np.arange(len(truth)), ALMOST)):
         used, place = np.unique(codes[rows], return_inverse=True)
-        spans = [(-1, -1, -1) if code < 0 else _names_in_text(texts[code].strip().lower(), plain) for code in used]
-        if (np.array(spans)[place] == truth[rows, None]).mean(axis=0).max() < least:
+        contained = [(-1,) * 3 if code < 0 else _names_in_text(texts[code].strip().lower(), lower) for code in used]
+        if (np.array(contained)[place] == truth[rows, None]).mean(axis=0).max() < least:
             return False
     return True
 

@@ -22,7 +22,7 @@ _ENTRY = re.compile(
 )
 _ONE_MARK = str.maketrans({**dict.fromkeys(_BLANKS, "_"), "\u2019": "'"})
 _ODD = re.compile(r"[^\d.eE+\-\s]|\d[^\S\n]+\d|\.\d*\.")  # what no plain number has
-_MOST = 0.95  # of the distinct entries are numbers
+_NEARLY_ALL = 0.95  # of the distinct entries are numbers
 _GIVEN = "marks:"
 _THOUSANDS = {".": "dots", "_": "blanks", "'": "apostrophes"}
 
@@ -60,10 +60,10 @@ def ways_of(texts: Sequence[str], forced: bool = False) -> list[str]:
     marks = {mark for mark in ".,_'" if any(mark in text for text in digits)}
     if not marks:
         return []
-    tried = [way for way in _SHAPES if way[1] in marks and way != "lakh"] if marks & {"_", "'"} else [".,", ",."]
-    least = _MOST * len(digits if forced else texts)
-    found = [way for way in tried if sum(map(bool, map(_SHAPES[way].fullmatch, digits))) >= least]
-    return found or (["lakh"] if len(digits) == len(texts) and _all_fit(digits, "lakh") else [])
+    candidates = [way for way in _SHAPES if way[1] in marks and way != "lakh"] if marks & {"_", "'"} else [".,", ",."]
+    least = _NEARLY_ALL * len(digits if forced else texts)
+    fitting = [way for way in candidates if sum(map(bool, map(_SHAPES[way].fullmatch, digits))) >= least]
+    return fitting or (["lakh"] if len(digits) == len(texts) and _all_fit(digits, "lakh") else [])
 
 
 def is_plain(texts: Sequence[str]) -> bool:
@@ -115,17 +115,17 @@ def reader(form: str) -> Callable[[str], float]:
 def in_words(form: str) -> str:
     """Say in words how numbers of this form are read."""
     mark, way = _mark_and_way(form)
-    parts = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
-    parts += ["brackets as a minus sign"] if "()" in form else []
+    words = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
+    words += ["brackets as a minus sign"] if "()" in form else []
     if way == ",.":
-        parts += ["the comma as a decimal point"]
+        words += ["the comma as a decimal point"]
     elif way == "lakh":
-        parts += ["commas as marks of thousands and lakhs"]
+        words += ["commas as marks of thousands and lakhs"]
     elif way != ".,":
-        parts += [f"{way[0]!r} as the decimal point, {_THOUSANDS[way[1]]} as marks of thousands"]
+        words += [f"{way[0]!r} as the decimal point, {_THOUSANDS[way[1]]} as marks of thousands"]
     elif "thousands" in form:
-        parts += ["commas as marks of thousands"]
-    return ", ".join(parts)
+        words += ["commas as marks of thousands"]
+    return ", ".join(words)
 
 
 def _mark_and_way(form: str) -> tuple[str, str]:
@@ -144,10 +144,10 @@ def _all_fit(digits: Sequence[str], way: str) -> bool:
 
 def _split_entry(text: str) -> _Entry | None:
     """Take a number apart; None where there is more than one sign or mark, or what is left is no number."""
-    found = _ENTRY.fullmatch(text)
-    if found is None:
+    match = _ENTRY.fullmatch(text)
+    if match is None:
         return None
-    sign = found["before"] + found["sign"]
-    if len(sign) > 1 or (sign == "(") != bool(found["close"]) or (found["front"] and found["back"]):
+    sign = match["before"] + match["sign"]
+    if len(sign) > 1 or (sign == "(") != bool(match["close"]) or (match["front"] and match["back"]):
         return None
-    return _Entry(found["front"] or found["back"] or "", sign, found["digits"].translate(_ONE_MARK).rstrip("_"))
+    return _Entry(match["front"] or match["back"] or "", sign, match["digits"].translate(_ONE_MARK).rstrip("_"))

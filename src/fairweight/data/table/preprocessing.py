@@ -18,7 +18,7 @@ from fairweight.data.rows import Rows
 from fairweight.data.table.column import Column, fit_columns
 from fairweight.data.table.leaks import ALMOST, NEARLY, find_leaks
 from fairweight.data.table.read import check_frame, read_frame, table_files
-from fairweight.data.table.values import Seen, settle_ways
+from fairweight.data.table.values import TrainColumn, settle_ways
 from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn, Sentence, option
 from fairweight.types import Batch
@@ -101,60 +101,63 @@ def table_samples(
 ) -> tuple[dict[str, Batch], TablePreprocessing]:
     """Make the samples of every part, with what was fixed on train."""
     frames = {name: rows[parts[name].origin].frame.iloc[parts[name].rows.numpy()] for name in ("train", "test")}
-    seen = {str(name): Seen(frames["train"][name], name in options.numeric) for name in frames["train"].columns}
-    train = parts["train"]
-    never = list(exclude)
-    settle_ways(seen, options, never, frames["train"].attrs.get("delimiter"))
-    suspects = find_leaks(seen, train.labels, meaning.label_names, [*never, *options.drop], NEARLY)
+    measured = {str(name): TrainColumn(frames["train"][name], name in options.numeric) for name in frames["train"]}
+    settle_ways(measured, options, exclude, frames["train"].attrs.get("delimiter"))
+    excluded = [*exclude, *_note_leaks(measured, parts["train"], meaning, options, exclude, notes)]
+    preprocessing = TablePreprocessing(fit_columns(measured, options, excluded, notes), meaning, options)
+    count, width = len(preprocessing.columns), len(preprocessing.feature_names)
+    notes.append(f"Inputs: {count} column{'s' * (count > 1)} became {width} number{'s' * (width > 1)} per row.")
+    notes += _note_copies(frames["train"], frames["test"])
+    samples: dict[str, Batch] = {}
+    for origin in dict.fromkeys(part.origin for part in parts.values()):
+        siblings = {name: part for name, part in parts.items() if part.origin == origin}
+        # Notes on train were made when its columns were fitted.
+        noted = {f"{name} rows": part.rows.numpy() for name, part in siblings.items() if name != "train"}
+        inputs = preprocessing.transform(rows[origin].frame, notes, noted)
+        samples |= {
+            name: Batch(inputs[part.rows], part.labels, part.groups, shares=part.shares)
+            for name, part in siblings.items()
+        }
+    return samples, preprocessing
+
+
+def _note_leaks(
+    columns: Mapping[str, TrainColumn],
+    train: Marked,
+    meaning: Meaning,
+    options: TableOptions,
+    exclude: Sequence[str],
+    notes: list[str],
+) -> list[str]:
+    """Warn of columns that give the label or the group away; returns those that are dropped for it."""
+    suspects = find_leaks(columns, train.labels, meaning.label_names, [*exclude, *options.drop], NEARLY)
     advice = f"leave them out with {option('table.drop')} unless they are known when you predict"
     if leaks := {name: leak for name, leak in suspects.items() if leak.gained >= ALMOST}:
         named = "; ".join(f"{name!r} ({leak.how})" for name, leak in leaks.items())
-        done = "they were dropped" if options.drop_leaks else advice
-        notes.append(Sentence(f"Warning: columns that give the label {meaning.label!r} away: {named}; {done}."))
-        never += list(leaks) if options.drop_leaks else []
+        outcome = "they were dropped" if options.drop_leaks else advice
+        notes.append(Sentence(f"Warning: columns that give the label {meaning.label!r} away: {named}; {outcome}."))
+    dropped = list(leaks) if options.drop_leaks else []
     if nearly := ", ".join(repr(name) for name in suspects if name not in leaks):
         named = f"single columns that all but give the label {meaning.label!r} away: {nearly}"
         notes.append(Sentence(f"Warning: {named}; {advice}."))
     if meaning.group and not options.group_in_inputs:
         group = ",".join(meaning.group)
         if train.groups is not None:
-            copies = find_leaks(seen, train.groups, meaning.group_names, [*never, *options.drop])
+            copies = find_leaks(columns, train.groups, meaning.group_names, [*exclude, *dropped, *options.drop])
             named = ", ".join(repr(name) for name in copies)
             notes += [f"Warning: the group {group!r} can be read off {named}, which stays an input."] if copies else []
         notes.append(f"The group {group!r} is kept out of the inputs.")
-    plan = TablePreprocessing(fit_columns(seen, options, never, notes), meaning, options)
-    columns, numbers = len(plan.columns), len(plan.feature_names)
-    notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
-    notes += _copies(frames["train"], frames["test"])
-    samples: dict[str, Batch] = {}
-    for origin in dict.fromkeys(part.origin for part in parts.values()):
-        here = {name: part for name, part in parts.items() if part.origin == origin}
-        # What there is to say of train was said when it was fitted.
-        rows_of_part = {f"{name} rows": part.rows.numpy() for name, part in here.items() if name != "train"}
-        inputs = plan.transform(rows[origin].frame, notes, rows_of_part)
-        samples |= {
-            name: Batch(inputs[part.rows], part.labels, part.groups, shares=part.shares) for name, part in here.items()
-        }
-    return samples, plan
+    return dropped
 
 
-def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
+def _note_copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
     """Count the test rows that equal a row of train in every column: a model may know them by heart."""
     from pandas.util import hash_pandas_object
 
     columns = [name for name in train.columns if name in test.columns]
     try:
-        known, asked = (hash_pandas_object(frame[columns], index=False) for frame in (train, test))
+        train_rows, test_rows = (hash_pandas_object(frame[columns], index=False) for frame in (train, test))
     except TypeError:  # lists and the like, which have no hash
         return []
-    count = int(asked.isin(set(known)).sum())
-    said = f"{count:,} of {len(test):,} test rows are equal to a row of train in every column"
-    if count >= MANY_COPIES * len(test) and _tells_rows_apart(train[columns][~known.duplicated()]):
-        how = f"keep one of each, or give test rows of their own with {option('split.test')}"
-        return [Sentence(f"Warning: {said}, so numbers on them look better than on new rows; {how}.")]
-    return [f"{said}."] if count else []
-
-
-def _tells_rows_apart(rows: pd.DataFrame) -> bool:
-    """Whether a column has about a value per row: then equal rows are copies, not different samples that look alike."""
-    return len(rows) > 0 and max(int(rows[name].nunique()) for name in rows) >= len(rows) / 2
+    count = int(test_rows.isin(set(train_rows)).sum())
+    return [f"{count:,} of {len(test):,} test rows are equal to a row of train in every column."] if count else []

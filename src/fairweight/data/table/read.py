@@ -72,16 +72,16 @@ def check_frame(frame: pd.DataFrame, where: str, notes: list[str]) -> pd.DataFra
     """Give a frame plain column names and each column once."""
     if len(frame) == 0:
         raise UnreadableFile(f"{where} has column names and no rows; give a table with rows.")
-    given = list(frame.columns)
-    names = [printable(str(name).strip()) for name in given]
+    labels = list(frame.columns)
+    names = [printable(str(name).strip()) for name in labels]
     frame = frame.set_axis(names, axis=1)
     first: dict[str, int] = {}
     for position, name in enumerate(names):
         if first.setdefault(name, position) == position:
             continue
-        one, other = given[first[name]], given[position]
-        if one != other and not (isinstance(one, str) and isinstance(other, str)):
-            both = f"{one!r} and {other!r}, which are both called {name!r} as text"
+        earlier, other = labels[first[name]], labels[position]
+        if earlier != other and not (isinstance(earlier, str) and isinstance(other, str)):
+            both = f"{earlier!r} and {other!r}, which are both called {name!r} as text"
             raise MissingColumn(f"{where} has the columns {both}; rename one.")
         if not frame.iloc[:, position].equals(frame.iloc[:, first[name]]):
             raise MissingColumn(f"{where} has two different columns called {name!r}; rename or remove one.")
@@ -96,7 +96,7 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
     elif kind in DELIMITERS or options.delimiter is not None:
         frame = read_text_table(path, options, notes)
     elif kind in _PACKED:
-        raise _packed(path)
+        raise _archive_error(path)
     elif kind in (".json", ".jsonl", ".ndjson"):
         raise UnreadableFile(f"{path.name} holds JSON, which is not read; save it as .csv or .parquet.")
     else:
@@ -110,7 +110,7 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
 _PACKED = (".zip", ".xlsx", ".xls", ".ods")
 
 
-def _packed(path: Path) -> UnreadableFile:
+def _archive_error(path: Path) -> UnreadableFile:
     return UnreadableFile(f"{path.name} is an archive or a spreadsheet, not text; unpack it, or save it as .csv.")
 
 
@@ -148,13 +148,13 @@ def _delimiter(content: bytes, usual: str) -> str:
     lines = (line for line in io.BytesIO(content) if line.strip())
     texts = [line.decode()[:60_000] for _, line in zip(range(2), lines, strict=False)]  # csv takes 131,072
     try:
-        parted = {mark: [len(row) for row in csv.reader(texts, delimiter=mark)] for mark in (usual, *_SEPARATORS)}
+        counts = {mark: [len(row) for row in csv.reader(texts, delimiter=mark)] for mark in (usual, *_SEPARATORS)}
     except csv.Error:  # whoever reads the header says what is wrong
         return usual
-    alike = {mark: counts[0] for mark, counts in parted.items() if len(counts) == 2 and counts[0] == counts[1] > 1}
-    if alike or parted[usual][:1] > [1]:
-        return max(alike, key=lambda mark: alike[mark], default=usual)
-    return max(parted, key=lambda mark: parted[mark][:1])
+    even = {mark: counts[0] for mark, counts in counts.items() if len(counts) == 2 and counts[0] == counts[1] > 1}
+    if even or counts[usual][:1] > [1]:
+        return max(even, key=lambda mark: even[mark], default=usual)
+    return max(counts, key=lambda mark: counts[mark][:1])
 
 
 def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame | None:
@@ -195,8 +195,8 @@ def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> 
     if not batches:
         return None
     text = pd.StringDtype(na_value=float("nan"))
-    found: pd.DataFrame = pa.Table.from_batches(batches).to_pandas(types_mapper=lambda kind: text)
-    return found.set_axis(range(columns), axis=1)
+    frame: pd.DataFrame = pa.Table.from_batches(batches).to_pandas(types_mapper=lambda kind: text)
+    return frame.set_axis(range(columns), axis=1)
 
 
 def _is_unusual(content: bytes, delimiter: bytes) -> bool:
@@ -238,7 +238,7 @@ def _as_utf8(path: Path, encoding: str, notes: list[str]) -> bytes:
     if content[:4] == b"PAR1":
         raise UnreadableFile(f"{path} holds parquet, not text; rename it to .parquet.")
     if content[:4] == b"PK\3\4":
-        raise _packed(path)
+        raise _archive_error(path)
     plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
     if plain and content.startswith(_UTF16):
         plain, encoding = False, "utf-16"

@@ -23,11 +23,11 @@ Numbers: TypeAlias = NDArray[np.float64]
 # Day and month are told apart by trying; ISO 8601 comes first because nothing else looks like it.
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
 _DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
-_MOST = 0.95  # nineteen in twenty: a few stray words do not make a column of numbers one of categories
+_NEARLY_ALL = 0.95  # nineteen in twenty: a few stray words do not make a column of numbers one of categories
 _EITHER = [".,", ",."]  # the ways of a column that does not tell by itself
 
 
-class Seen:
+class TrainColumn:
     """A column of the train rows, and what it holds; each thing is worked out once."""
 
     def __init__(self, values: pd.Series[Any], forced: bool = False) -> None:
@@ -78,42 +78,42 @@ class Seen:
             return "number", ""
         if pd.api.types.is_datetime64_any_dtype(kind):
             return "date", "ISO8601"
-        there = self.values.dropna()
-        if isinstance(kind, pd.CategoricalDtype) or len(there) == 0:
+        present = self.values.dropna()
+        if isinstance(kind, pd.CategoricalDtype) or len(present) == 0:
             return "category", ""
         # Infinity is no number to learn from and no word either: missing among numbers.
         spelled = int((~np.isnan(self._spelled)).sum())
-        if spelled >= _MOST * len(there) and bool(np.isfinite(self.numbers).any()):
+        if spelled >= _NEARLY_ALL * len(present) and bool(np.isfinite(self.numbers).any()):
             return "number", self.number_form
-        some = there.iloc[np.unique(np.linspace(0, len(there) - 1, 200).astype(int))]
-        if sum(_DATE_LIKE.match(str(text)) is not None for text in some) < 0.8 * len(some):
+        sample = present.iloc[np.unique(np.linspace(0, len(present) - 1, 200).astype(int))]
+        if sum(_DATE_LIKE.match(str(text)) is not None for text in sample) < 0.8 * len(sample):
             return "category", ""
-        counts = {form: int(np.isfinite(days(there, form)).sum()) for form in DATE_FORMATS}
+        counts = {form: int(np.isfinite(days(present, form)).sum()) for form in DATE_FORMATS}
         best = max(counts, key=lambda form: counts[form])
-        return ("date", best) if counts[best] >= _MOST * len(there) else ("category", "")
+        return ("date", best) if counts[best] >= _NEARLY_ALL * len(present) else ("category", "")
 
 
 def settle_ways(
-    train: Mapping[str, Seen], options: TableOptions, exclude: Collection[str], delimiter: str | None = None
+    train: Mapping[str, TrainColumn], options: TableOptions, exclude: Collection[str], delimiter: str | None = None
 ) -> None:
     """Tell columns how numbers are written, where they do not tell by themselves: as given, or as the file shows.
 
     1.169 is a thousand and more where the file writes 12,5, and a little over one where it writes 12.5; where both
     may be, the user is asked.
     """
-    columns = {name: seen for name, seen in train.items() if seen.is_text}
+    columns = {name: column for name, column in train.items() if column.is_text}
     if options.decimal is not None or options.thousands is not None:
         decimal = options.decimal or ("," if options.thousands == "." else ".")
         thousands = options.thousands or ("," if decimal == "." else ".")
-        for seen in columns.values():
-            clear = seen.ways and all(way[0] != decimal for way in seen.ways)  # a column that shows another mark
-            seen.way = "" if clear else decimal + thousands.replace(" ", "_")
+        for column in columns.values():
+            shows_another = column.ways and all(way[0] != decimal for way in column.ways)
+            column.way = "" if shows_another else decimal + thousands.replace(" ", "_")
         return
-    ways = {name: seen.ways for name, seen in columns.items() if name not in exclude}
-    comma = next((name for name, found in ways.items() if found and found[0][0] == ","), None)
-    point = next((name for name, found in ways.items() if len(found) == 1 and found[0][0] != ","), None)
+    used = {name: column.ways for name, column in columns.items() if name not in exclude}
+    comma = next((name for name, ways in used.items() if ways and ways[0][0] == ","), None)
+    point = next((name for name, ways in used.items() if len(ways) == 1 and ways[0][0] != ","), None)
     semicolons = ";" in (options.delimiter, delimiter)  # as spreadsheets write where the comma is in numbers
-    for name in (name for name, found in ways.items() if found == _EITHER):
+    for name in (name for name, ways in used.items() if ways == _EITHER):
         if name not in (*options.drop, *options.categorical) and (point if comma else semicolons and not point):
             example = next(text for text in columns[name].texts if "." in text or "," in text).strip()
             why = f" (column {comma!r} has a decimal comma, column {point!r} a decimal point)" if comma else ""
@@ -127,8 +127,8 @@ def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
     return _finite(_read(values, form))
 
 
-def _finite(found: Numbers) -> Numbers:
-    return np.where(np.isfinite(found), found, np.nan)
+def _finite(values: Numbers) -> Numbers:
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _read(values: pd.Series[Any], form: str) -> Numbers:
@@ -138,11 +138,11 @@ def _read(values: pd.Series[Any], form: str) -> Numbers:
         found = values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
         return np.asarray(found, dtype=np.float64)
     codes, distinct = factors(values)
-    plain = np.asarray(distinct, dtype=object)
+    distinct = np.asarray(distinct, dtype=object)
     if form:
-        plain = np.array(list(map(reader(form), map(str, plain))), dtype=object)
-    read = np.asarray(pd.to_numeric(plain, errors="coerce"), dtype=np.float64)
-    return np.append(read, np.nan)[codes]
+        distinct = np.array(list(map(reader(form), map(str, distinct))), dtype=object)
+    numbers = np.asarray(pd.to_numeric(distinct, errors="coerce"), dtype=np.float64)
+    return np.append(numbers, np.nan)[codes]
 
 
 def days(values: pd.Series[Any], form: str) -> Numbers:
@@ -152,6 +152,6 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
     codes, distinct = factors(values)  # a date stands in many rows, and is read once
     texts = pd.Series(distinct).astype("str").str.strip()
     moments = pd.to_datetime(texts, format=form, errors="coerce", utc=True)
-    read = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-    found = np.asarray(read.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-    return np.append(found, np.nan)[codes]
+    numbers = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    filled = np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    return np.append(filled, np.nan)[codes]

@@ -76,7 +76,7 @@ class Row:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a record says of it beside its numbers."""
+        """What a record holds of it beside its numbers."""
         moved = None if self.moved is None else vars(self.moved)
         names = {"title": self.title, "kind": self.kind, "printed_row": self.printed, "against": list(self.against)}
         return {"key": self.key, **names, "moved": moved}
@@ -154,10 +154,10 @@ class Table:
             raise BadInput(f"the option {option} is {self.options[option]!r}; give a number.") from None
 
 
-def pick(rows: Sequence[Row], asked: Sequence[str] | None) -> tuple[Row, ...]:
+def pick(rows: Sequence[Row], keys: Sequence[str] | None) -> tuple[Row, ...]:
     """The rows of these names; None: all but the extra ones. A control brings the rows that it is made from."""
     by_key = {row.key: row for row in rows}
-    names = [row.key for row in rows if row.kind != "extra"] if asked is None else list(asked)
+    names = [row.key for row in rows if row.kind != "extra"] if keys is None else list(keys)
     if names == ["all"]:
         names = list(by_key)
     for name in names:

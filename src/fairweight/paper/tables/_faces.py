@@ -36,8 +36,8 @@ class FaceTable(Table):
 
     def default_forml(self, base: Spec) -> Spec:
         """FORML as the product trains it."""
-        made = as_product(base, classes=2, groups=self.groups)
-        return made.with_(per_cell=base.per_cell) if self.quick else made
+        default = as_product(base, classes=2, groups=self.groups)
+        return default.with_(per_cell=base.per_cell) if self.quick else default
 
     def main_rows(self, base: Spec, task: str = "", title: str = "") -> tuple[Row, ...]:
         """Uniform, the baselines, FORML, and Uniform at FORML's positive rates; of a task beside others, if named."""

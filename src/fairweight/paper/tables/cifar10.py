@@ -39,8 +39,8 @@ class Cifar10(Table):
     def data(self, *, inside: bool) -> dict[str, Any]:
         each = self.exemplars if self.size.limit is None else 100 // self.classes + 2
         exemplar = {"source": "train", "size": each, "inside": inside}
-        found: dict[str, Any] = {"split": {"validation": 0.0}, "exemplar": exemplar}
-        return found if self.size.limit is None else {**found, "limit": self.size.limit}
+        options: dict[str, Any] = {"split": {"validation": 0.0}, "exemplar": exemplar}
+        return options if self.size.limit is None else {**options, "limit": self.size.limit}
 
     def rows(self) -> tuple[Row, ...]:
         """The printed rows, uniform on the same rows as the methods that hold exemplars out, and extra ones."""
@@ -74,8 +74,8 @@ class Cifar10(Table):
     def refit(self, whole: Spec, default: Spec) -> Row:
         """A second training, on all rows, with the class weights that FORML learned while exemplars were held out."""
         first = default.with_(method_options=_tied(TIED_RATE))
-        again = whole.with_(method="given", weights={"runs": [first.to_dict()]})
-        return Row("forml-refit", "FORML, one score per class, then all rows", again, None, "extra")
+        second = whole.with_(method="given", weights={"runs": [first.to_dict()]})
+        return Row("forml-refit", "FORML, one score per class, then all rows", second, None, "extra")
 
     def extras(self, base: Spec, default: Spec, beside: tuple[str, ...]) -> list[Row]:
         """What else the front of TPRD against accuracy is drawn with."""
