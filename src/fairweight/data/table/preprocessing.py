@@ -160,4 +160,8 @@ def _note_copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
     except TypeError:  # lists and the like, which have no hash
         return []
     count = int(test_rows.isin(set(train_rows)).sum())
-    return [f"{count:,} of {len(test):,} test rows are equal to a row of train in every column."] if count else []
+    note = f"{count:,} of {len(test):,} test rows are equal to a row of train in every column"
+    if count >= MANY_COPIES * len(test) and _tells_rows_apart(train[columns][~train_rows.duplicated()]):
+        advice = f"keep one of each, or give test rows of their own with {option('split.test')}"
+        return [Sentence(f"Warning: {note}, so numbers on them look better than on new rows; {advice}.")]
+    return [f"{note}."] if count else []
