@@ -192,7 +192,9 @@ def whole() -> str:
     """The page from the records as they are."""
     first = page(json.loads((ROOT / "records" / RECORD / "record.json").read_text()))
     name, record = newest(ROOT / "records", "class_fairness")
-    return "\n".join([first, *section(record, name), *refit_section(ROOT / "records"), *images(), wrong_labels(), rule()])
+    return "\n".join(
+        [first, *section(record, name), *refit_section(ROOT / "records"), *images(), wrong_labels(), rule()]
+    )
 
 
 if __name__ == "__main__":
