@@ -10,16 +10,18 @@ trains; the rule takes one of FORML's two rows, by the estimated number of wrong
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from arena_data import PART, TABLES, make
+from arena_data import PART, Made, make
 from arena_tasks import carry_out, parser_of
 from judgement_checks import difference
 from judgement_numbers import counts_of, numbers_of
+from torch import Tensor
 
 from fairweight.apps import train as app
 from fairweight.metagradient.passes import predicted
@@ -30,24 +32,50 @@ from fairweight.runs.held_out import noise_of
 from fairweight.runs.run import train_built
 from fairweight.runs.statistics import Mean
 from fairweight.training.predict import logits
+from fairweight.types import Samples
 
 SETS = ("adult", "bank", "credit", "compas", "communities", "student")
 NOISES = ("group", "group10", "uniform20", "clean")  # 20 and 10 % of one group's labels, 20 % of all, none
 PLAIN, TIED, OWN, RULE = "plain", "FORML, shared scores", "FORML, scores of samples", "FORML by the rule"
+DELIVERED = "fairweight train"
 NUMBERS = ("accuracy", "gap")
 POSITIVE = {"communities": "0"}  # of the other label one group has seven rows
 BUDGET = 0.3  # points of accuracy
 
 
-def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
-    """Train all rows of one set, kind of noise and seed."""
+def prepared_for(task: Mapping[str, Any], out: str, data_dir: str, method: str | None) -> tuple[Made, app.Prepared]:
+    """Draw the rows of a task and read them as `fairweight train` does."""
     name, noise, seed, draw = (task[key] for key in ("name", "noise", "seed", "draw"))
     made, csv = make(name, noise, seed, data_dir, draw=draw), Path(out) / f"{name}.csv"
     csv.parent.mkdir(parents=True, exist_ok=True)
     made.frame.to_csv(csv, index=False)
     data = {"split": {"column": PART}} | ({"labels": {"positive": POSITIVE[name]}} if name in POSITIVE else {})
-    table = TABLES[name]
-    prepared = app.prepare(app.Wanted(str(csv), table.label, table.group, "forml", seed, data, {}))
+    return made, app.prepare(app.Wanted(str(csv), made.table.label, made.table.group, method, seed, data, {}))
+
+
+def measured(said: Tensor, test: Samples) -> dict[str, float]:
+    """Accuracy and gap of predictions for the test rows, whose labels are right."""
+    numbers = numbers_of(counts_of(test.labels.numpy(), said.numpy(), test.groups.numpy()))
+    gap = numbers["gaps"]["equal-opportunity"]["value"]
+    return {"accuracy": numbers["accuracy"], "gap": gap, "positives": numbers["positives"]}
+
+
+def judged(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
+    """What `fairweight train` without a method delivers, and plain training."""
+    _, prepared = prepared_for(task, out, data_dir, None)
+    folder, begun = Path(out) / "judged", time.process_time()
+    shutil.rmtree(folder, ignore_errors=True)
+    done = app.train(prepared, folder)
+    told = {DELIVERED: done.result, PLAIN: done.baseline or done.result}
+    rows = {title: measured(predicted(run.folder.read_logits("test")[0]), prepared.dataset.test)
+            for title, run in told.items()}  # fmt: skip
+    about = {"chosen": done.verdict.chosen, "kept_plain": done.verdict.kept_plain, "notes": list(done.verdict.notes)}
+    return {"rows": rows, **about, "seconds": round(time.process_time() - begun, 1)}
+
+
+def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
+    """Train all rows of one set, kind of noise and seed."""
+    made, prepared = prepared_for(task, out, data_dir, "forml")
     dataset, forml = prepared.dataset, prepared.spec
     started = time.process_time()
     noise_found = noise_of(dataset)
@@ -62,15 +90,11 @@ def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
     for title, spec in ways.items():
         begun, built = time.process_time(), build(spec, dataset)
         train_built(built, spec, dataset)
-        said = predicted(logits(built.model, dataset.test))
-        test = dataset.test
-        numbers = numbers_of(counts_of(test.labels.numpy(), said.numpy(), test.groups.numpy()))
-        gap = numbers["gaps"]["equal-opportunity"]["value"]
-        told = {"accuracy": numbers["accuracy"], "gap": gap, "positives": numbers["positives"]}
+        told = measured(predicted(logits(built.model, dataset.test)), dataset.test)
         found[title] = {**told, "seconds": round(time.process_time() - begun, 2)}
     found[RULE] = found[OWN if OWN in found else TIED]
     true = made.true[made.train]
-    given = made.frame.loc[made.train, table.label].to_numpy().astype(object)
+    given = made.frame.loc[made.train, made.table.label].to_numpy().astype(object)
     told = {"value": count.value, "low": count.low, "high": count.high, "wrong": int((true != given).sum())}
     sizes = {"n_train": len(dataset.train), "n_exemplar": len(dataset.exemplar), "n_test": len(dataset.test)}
     return {"rows": found, "count": {**told, "seconds": round(seconds, 2)}, **sizes}
@@ -132,6 +156,7 @@ def main() -> None:
     parser = parser_of(__doc__, "runs/wrong_label_default")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--noises", default=",".join(NOISES))
+    parser.add_argument("--judged", action="store_true", help="train without --method")
     parser.add_argument("--records", type=Path)
     asked = parser.parse_args()
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
@@ -139,7 +164,7 @@ def main() -> None:
         {"name": name, "noise": noise, "seed": seed, "draw": ("even", "random")[seed % 2]}
         for seed in seeds for noise in asked.noises.split(",") for name in asked.sets.split(",")
     ]  # fmt: skip
-    carry_out(job, tasks, asked)
+    carry_out(judged if asked.judged else job, tasks, asked)
     if asked.records is not None:
         kept = json.loads((Path(asked.out) / "found.json").read_text())
         told = sorted({entry["task"]["seed"] for entry in kept["entries"]})
