@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,13 @@ def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
     noise_found = noise_of(dataset)
     assert noise_found is not None
     count, seconds = noise_found.count(), time.process_time() - started
+    true = made.true[made.train]
+    given = made.frame.loc[made.train, made.table.label].to_numpy().astype(object)
+    told = {"value": count.value, "low": count.low, "high": count.high, "wrong": int((true != given).sum())}
+    sizes = {"n_train": len(dataset.train), "n_exemplar": len(dataset.exemplar), "n_test": len(dataset.test)}
+    about = {"count": {**told, "seconds": round(seconds, 2)}, **sizes}
+    if count.low <= 0 and task["noise"] == "clean":
+        return {"rows": {}, **about}  # the rule trains as before
     options = {"objective": forml.method_options["objective"]}
     tied = {**options, "tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
     ways = {PLAIN: prepared.baseline, TIED: forml.with_(method_options=tied), OWN: forml.with_(method_options=options)}
@@ -93,23 +100,22 @@ def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
         told = measured(predicted(logits(built.model, dataset.test)), dataset.test)
         found[title] = {**told, "seconds": round(time.process_time() - begun, 2)}
     found[RULE] = found[OWN if OWN in found else TIED]
-    true = made.true[made.train]
-    given = made.frame.loc[made.train, made.table.label].to_numpy().astype(object)
-    told = {"value": count.value, "low": count.low, "high": count.high, "wrong": int((true != given).sum())}
-    sizes = {"n_train": len(dataset.train), "n_exemplar": len(dataset.exemplar), "n_test": len(dataset.test)}
-    return {"rows": found, "count": {**told, "seconds": round(seconds, 2)}, **sizes}
+    return {"rows": found, **about}
 
 
-def beside(entries: Iterable[Mapping[str, Any]], a: str, b: str) -> dict[str, Any]:
+def beside(entries: Sequence[Mapping[str, Any]], a: str, b: str) -> dict[str, Any]:
     """Differences by seed, after the mean over sets and kinds of noise."""
-    entries, found = list(entries), {}
+    found = {}
     for key in NUMBERS:
-        values: tuple[dict[int, list[float]], ...] = ({}, {})
+        apart: dict[int, list[float]] = {}
         for entry in entries:
-            for side, title in zip(values, (a, b), strict=True):
-                side.setdefault(entry["task"]["seed"], []).append(entry["found"]["rows"][title][key])
-        means = [{seed: float(np.mean(numbers)) for seed, numbers in side.items()} for side in values]
-        found[key] = difference(*means)._asdict()
+            rows = entry["found"]["rows"]
+            if not rows and PLAIN in (a, b):
+                continue
+            change = rows[a][key] - rows[b][key] if rows else 0.0  # the same training
+            apart.setdefault(entry["task"]["seed"], []).append(change)
+        means = {seed: float(np.mean(changes)) for seed, changes in apart.items()}
+        found[key] = difference(means, dict.fromkeys(means, 0.0))._asdict()
     return found
 
 
@@ -140,7 +146,9 @@ def record_of(entries: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[s
         for noise in NOISES:
             mine = [e["found"] for e in entries if (e["task"]["name"], e["task"]["noise"]) == (name, noise)]
             means = {
-                title: {key: Mean.of([one["rows"][title][key] for one in mine]).to_dict() for key in NUMBERS}
+                title: {
+                    key: Mean.of([one["rows"][title][key] for one in mine if one["rows"]]).to_dict() for key in NUMBERS
+                }
                 for title in (PLAIN, TIED, RULE)
             }
             fired = sum(one["count"]["low"] > 0 for one in mine)
