@@ -3,16 +3,21 @@
 The rule stands in wrong_label_words.md, written before these numbers. Every row trains what `fairweight train --method`
 trains; the rule takes one of FORML's two rows, by the estimated number of wrong labels.
 
-    python benchmarks/wrong_label_default.py --data-dir FOLDER --first-seed 20 --seeds 10 --out runs/wrong_label_default
-    python benchmarks/wrong_label_default.py --out runs/wrong_label_default --records records --seeds 0
+    python benchmarks/wrong_label_default.py --data-dir FOLDER --first-seed 20 --seeds 10
+    python benchmarks/wrong_label_default.py --data-dir FOLDER --first-seed 20 --seeds 10 --judged \\
+        --sets adult --noises group
+    python benchmarks/wrong_label_default.py --records records
 """
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +40,15 @@ from fairweight.training.predict import logits
 from fairweight.types import Samples
 
 SETS = ("adult", "bank", "credit", "compas", "communities", "student")
+JUDGED = SETS[:4]
 NOISES = ("group", "group10", "uniform20", "clean")  # 20 and 10 % of one group's labels, 20 % of all, none
 PLAIN, TIED, OWN, RULE = "plain", "FORML, shared scores", "FORML, scores of samples", "FORML by the rule"
 DELIVERED = "fairweight train"
 NUMBERS = ("accuracy", "gap")
 POSITIVE = {"communities": "0"}  # of the other label one group has seven rows
 BUDGET = 0.3  # points of accuracy
+KINDS = {"one group's": ("group", "group10"), "all labels": ("uniform20",), "none": ("clean",)}
+COMMAND = "python benchmarks/wrong_label_default.py --data-dir FOLDER --first-seed 20 --seeds 10"
 
 
 def prepared_for(task: Mapping[str, Any], out: str, data_dir: str, method: str | None) -> tuple[Made, app.Prepared]:
@@ -86,8 +94,6 @@ def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
     told = {"value": count.value, "low": count.low, "high": count.high, "wrong": int((true != given).sum())}
     sizes = {"n_train": len(dataset.train), "n_exemplar": len(dataset.exemplar), "n_test": len(dataset.test)}
     about = {"count": {**told, "seconds": round(seconds, 2)}, **sizes}
-    if count.low <= 0 and task["noise"] == "clean":
-        return {"rows": {}, **about}  # the rule trains as before
     options = {"objective": forml.method_options["objective"]}
     tied = {**options, "tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
     ways = {PLAIN: prepared.baseline, TIED: forml.with_(method_options=tied), OWN: forml.with_(method_options=options)}
@@ -110,12 +116,10 @@ def beside(entries: Sequence[Mapping[str, Any]], a: str, b: str) -> dict[str, An
         apart: dict[int, list[float]] = {}
         for entry in entries:
             rows = entry["found"]["rows"]
-            if not rows and PLAIN in (a, b):
-                continue
-            change = rows[a][key] - rows[b][key] if rows else 0.0  # the same training
-            apart.setdefault(entry["task"]["seed"], []).append(change)
+            apart.setdefault(entry["task"]["seed"], []).append(rows[a][key] - rows[b][key])
         means = {seed: float(np.mean(changes)) for seed, changes in apart.items()}
-        found[key] = difference(means, dict.fromkeys(means, 0.0))._asdict()
+        change = difference(means, dict.fromkeys(means, 0.0))._asdict()
+        found[key] = {name: value if math.isfinite(value) else None for name, value in change.items()}
     return found
 
 
@@ -133,30 +137,35 @@ def checks(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
     }  # fmt: skip
 
 
-def record_of(entries: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+def complete(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Entries of the sets that are judged, of the seeds that have all of them."""
+    mine = [entry for entry in entries if entry["task"]["name"] in JUDGED]
+    seeds = Counter(entry["task"]["seed"] for entry in mine)
+    return [entry for entry in mine if seeds[entry["task"]["seed"]] == len(JUDGED) * len(NOISES)]
+
+
+def record_of(
+    entries: list[dict[str, Any]], delivered: list[dict[str, Any]], about: Mapping[str, Any]
+) -> dict[str, Any]:
     """Means by set and noise, differences by kind of noise, and what the rule's conditions say."""
-    kinds = {"one group's": ("group", "group10"), "all labels": ("uniform20",), "none": ("clean",)}
-    parts = {}
-    for kind, noises in kinds.items():
-        mine = [entry for entry in entries if entry["task"]["noise"] in noises]
+    whole, parts, sets = complete(entries), {}, []
+    for kind, noises in KINDS.items():
+        mine = [entry for entry in whole if entry["task"]["noise"] in noises]
         parts[kind] = {**{other: beside(mine, RULE, other) for other in (TIED, PLAIN)},
-                       "shared beside plain": beside(mine, TIED, PLAIN)}  # fmt: skip
-    sets = []
-    for name in SETS:
-        for noise in NOISES:
-            mine = [e["found"] for e in entries if (e["task"]["name"], e["task"]["noise"]) == (name, noise)]
-            means = {
-                title: {
-                    key: Mean.of([one["rows"][title][key] for one in mine if one["rows"]]).to_dict() for key in NUMBERS
-                }
-                for title in (PLAIN, TIED, RULE)
-            }
-            fired = sum(one["count"]["low"] > 0 for one in mine)
-            sets += [{"set": name, "noise": noise, "n": len(mine), "fired": fired, "means": means}] if mine else []
+                       f"{TIED}, beside plain": beside(mine, TIED, PLAIN)}  # fmt: skip
+    for name, noise in product(SETS, NOISES):
+        mine = [e["found"] for e in entries if (e["task"]["name"], e["task"]["noise"]) == (name, noise)]
+        means = {
+            title: {key: Mean.of([one["rows"][title][key] for one in mine]).to_dict() for key in NUMBERS}
+            for title in (PLAIN, TIED, RULE) if mine
+        }  # fmt: skip
+        found = sum(one["count"]["low"] > 0 for one in mine)
+        sets += [{"set": name, "noise": noise, "n": len(mine), "found": found, "means": means}] if mine else []
     held = checks(parts)
     return {
-        "kind": "wrong labels", "name": "wrong_label_default", **about, "adopted": all(held.values()),
-        "checks": held, "differences": parts, "sets": sets, "runs": entries,
+        "kind": "wrong labels", "name": "wrong_label_default", **about, "adopted": all(held.values()), "checks": held,
+        "seeds": sorted({entry["task"]["seed"] for entry in whole}), "differences": parts, "sets": sets,
+        "delivered": {"difference": beside(delivered, DELIVERED, PLAIN), "runs": delivered}, "runs": entries,
     }  # fmt: skip
 
 
@@ -165,22 +174,20 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--noises", default=",".join(NOISES))
     parser.add_argument("--judged", action="store_true", help="train without --method")
-    parser.add_argument("--records", type=Path)
+    parser.add_argument("--records", type=Path, help="only write the record of what was found")
     asked = parser.parse_args()
+    files = [Path(asked.out) / name for name in ("found.json", "judged.json")]
+    if asked.records is not None:
+        kept, other = (json.loads(file.read_text()) for file in files)
+        print(keep(record_of(kept["entries"], other["entries"], {**kept["about"], "command": COMMAND}), asked.records))
+        return
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     tasks = [
         {"name": name, "noise": noise, "seed": seed, "draw": ("even", "random")[seed % 2]}
         for seed in seeds for noise in asked.noises.split(",") for name in asked.sets.split(",")
     ]  # fmt: skip
+    asked.results = files[asked.judged]
     carry_out(judged if asked.judged else job, tasks, asked)
-    if asked.records is not None:
-        kept = json.loads((Path(asked.out) / "found.json").read_text())
-        told = sorted({entry["task"]["seed"] for entry in kept["entries"]})
-        command = (
-            f"python benchmarks/wrong_label_default.py --data-dir FOLDER --first-seed {told[0]} --seeds {len(told)}"
-        )
-        record = record_of(kept["entries"], {**kept["about"], "command": command})
-        print(json.dumps({key: record[key] for key in ("adopted", "checks")}, indent=1), keep(record, asked.records))
 
 
 if __name__ == "__main__":
