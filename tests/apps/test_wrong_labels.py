@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fairweight.apps._train_text import in_words
 from fairweight.apps.clean import MENDED, Cleaned
 from fairweight.apps.condense import KEPT, Retrained, condense_run
 from fairweight.apps.deliver import mended_labels
@@ -92,39 +91,6 @@ def test_models_are_judged_by_mended_labels_where_trusted_exemplars_show_wrong_o
     assert (labels == 1).mean() == pytest.approx((truth == 1).mean(), abs=0.03)  # right on average, the given ones not
     assert abs((given == 1).mean() - (truth == 1).mean()) > 0.08
     assert "training labels are wrong" in notes[0]
-
-
-def forml(folder, noise, data=None, **options):
-    frame, _ = people(noise)
-    frame = frame if data is None else frame.drop(columns="part")
-    frame.to_csv(folder / "people.csv", index=False)
-    data = {"split": {"column": "part"}} if data is None else data
-    asked = {"epochs": 1, "method_options": options}
-    return prepare(Wanted(str(folder / "people.csv"), "label", "sex", "forml", data=data, training=asked))
-
-
-def test_forml_shares_no_scores_where_trusted_exemplars_show_wrong_labels(tmp_path):
-    prepared = forml(tmp_path, 0.25)
-    options = prepared.spec.method_options
-    assert options == {"objective": "mean + 0.3 * equal-opportunity-rate", "tie": None}
-    assert "no shared scores" in in_words(prepared.spec, prepared.dataset)["method"]
-    done = train(prepared, tmp_path / "run", baseline=False).result
-    told = done.folder.read("run.json")
-    assert told["spec"]["method_options"] == options
-    assert "training labels are wrong, 95 % interval" in told["data"]["notes"][-1]
-    again = forml(tmp_path, 0.25)  # a run that was stopped finds the same choice
-    assert train(again, tmp_path / "run", baseline=False).result.reused
-
-
-def test_forml_shares_scores_where_no_label_is_wrong_or_where_they_were_asked_for(tmp_path, monkeypatch):
-    prepared = forml(tmp_path, 0.0)
-    assert prepared.spec.method_options["tie"] == "cell"
-    assert not any("wrong" in note for note in prepared.dataset.notes)
-    monkeypatch.setattr("fairweight.runs.held_out.held_out_chances", None)  # nobody is asked for an opinion
-    assert forml(tmp_path, 0.25, tie="label").spec.method_options["tie"] == "label"
-    rated = forml(tmp_path, 0.25, score_step={"rate": 0.1}).spec.method_options
-    assert (rated["tie"], rated["score_step"]["rate"]) == ("cell", 0.1)
-    assert forml(tmp_path, 0.25, {}).spec.method_options["tie"] == "cell"  # exemplars are drawn from the same labels
 
 
 def test_exemplars_that_were_drawn_from_train_join_it_and_mend_nothing():

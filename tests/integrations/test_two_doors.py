@@ -63,24 +63,6 @@ def test_the_same_rows_and_seed_give_the_same_model(way, seed, table, tmp_path):
     compare(found, weights, model, new, rows)
 
 
-def test_wrong_labels_beside_trusted_exemplars_change_both_alike(tmp_path):
-    people(50, seed=9).to_csv(tmp_path / "new.csv", index=False)
-    table, random = people(3_000, seed=4), np.random.default_rng(0)
-    table["part"] = random.choice(["train", "exemplar", "test"], len(table), p=[0.6, 0.2, 0.2])
-    wrong = (table["part"] == "train") & (table["sex"] == "F") & (random.random(len(table)) < 0.3)
-    table.loc[wrong, "income"] = table.loc[wrong, "income"].map({"high": "low", "low": "high"})
-    table.to_csv(tmp_path / "people.csv", index=False)
-    words = ("--group", "sex", "--split-column", "part", "--method", "forml")
-    found, weights = trained(tmp_path, "people.csv", *words)
-    assert RunFolder(tmp_path / "run").read_spec().method_options["tie"] is None
-    parts = (table[table["part"] == name] for name in ("train", "exemplar"))
-    given, trusted = ((part.drop(columns=["income", "sex", "part"]), part["income"], part["sex"]) for part in parts)
-    model = fw.FairweightClassifier("forml", epochs=6, random_state=0)
-    model.fit(given[0], given[1], sensitive_features=given[2], exemplar=trusted)
-    assert "training labels are wrong" in model.notes_[-1]
-    compare(found, weights, model, people(50, seed=9).drop(columns=["income", "sex"]), given[0].index)
-
-
 def test_several_groups_are_crossed_alike_and_labels_alone_are_groups_alike(table, tmp_path):
     people(50, seed=9).to_csv(tmp_path / "new.csv", index=False)
     table.to_csv(tmp_path / "people.csv", index=False)

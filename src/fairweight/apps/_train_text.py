@@ -158,8 +158,7 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
     method = [spec.method if options or spec.weights else f"{spec.method}, with its own defaults"]
     method += [f"the weights of {spec.weights['file']}"] if "file" in spec.weights else []
     method += [f"objective {options.pop('objective')}"] if "objective" in options else []
-    if "tie" in options:
-        method += [f"scores shared by {tie}" if (tie := options.pop("tie")) else "no shared scores"]
+    method += [f"scores shared by {options.pop('tie')}"] if options.get("tie") else []
     optimizer = [spec.optimizer, f"learning rate {spec.lr:g}"]
     optimizer += [f"weight decay {spec.weight_decay:g}"] if spec.weight_decay else []
     optimizer += [f"{spec.schedule['name']} schedule"] if spec.schedule else []

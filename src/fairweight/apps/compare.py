@@ -23,7 +23,7 @@ from fairweight.errors import BadInput, option
 from fairweight.methods import Reweighter
 from fairweight.report.front import of_comparison, verdict_words, without_places
 from fairweight.report.page import front_html
-from fairweight.runs.defaults import knows_groups, with_defaults, without_doubtful_ties
+from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.pool import run_all
 from fairweight.runs.pool._job import Outcome
@@ -93,8 +93,7 @@ def prepare(
     specs: dict[str, Spec] = {}
     for name in [name for name in kinds if name not in left_out]:
         spec = first.with_(method=name, search=search_of(name, {}))
-        training = with_objective(name, protocol.training, wish, dataset)
-        spec, dataset = without_doubtful_ties(with_defaults(spec, dataset, training, device), dataset, training)
+        spec = with_defaults(spec, dataset, with_objective(name, protocol.training, wish, dataset), device)
         stopping: dict[str, Any] = {}
         if dataset.validation is not None and protocol.select != "last":
             # The whole of the epochs for everybody; patience would give methods that learn slowly less.

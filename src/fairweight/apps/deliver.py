@@ -31,7 +31,7 @@ from fairweight.metrics.criterion import criterion
 from fairweight.runs.clock import Clock
 from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
-from fairweight.runs.held_out import noise_of, wrong_labels_text
+from fairweight.runs.held_out import noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
@@ -173,8 +173,10 @@ def mended_labels(whole: Dataset, seed: int) -> tuple[Ints | None, list[str]]:
     noise = noise_of(whole)
     if noise is None or noise.count().low <= 0:
         return None, []
-    said = f"{wrong_labels_text(noise)} Models were judged by labels drawn from the chance of each;"
-    return noise.likely_labels(seed), [f"{said} `fairweight suspects` ranks them, `fairweight clean` mends."]
+    wrong = noise.count()
+    said = f"about {wrong.value:,.0f} of {wrong.n:,} training labels are wrong, 95 % interval {wrong.low:,.0f} to"
+    note = f"Beside the trusted exemplars {said} {wrong.high:,.0f}. Models were judged by labels drawn from the chance"
+    return noise.likely_labels(seed), [f"{note} of each; `fairweight suspects` ranks them, `fairweight clean` mends."]
 
 
 def gone_wrong(fitted: Fitted, whole: Dataset, then: Score, labels: Ints | None = None) -> bool:

@@ -21,7 +21,7 @@ from fairweight.errors import BadInput, FairweightError, option
 from fairweight.metrics import GroupTable
 from fairweight.metrics.criterion import Criterion, confusion, criterion, default_criterion
 from fairweight.runs.build import LINEAR, TREES, Built, build
-from fairweight.runs.defaults import STRENGTH, with_defaults, without_doubtful_ties
+from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result, ended
 from fairweight.runs.run_place import BASELINE, FORML, Watching, remove, run_into
@@ -116,7 +116,7 @@ def prepare(
     judge: dict[str, Any] = {}
     if method is None:
         judge = wanted.said("bound", "budget", "learner", "each", *CHOOSING) | {"criterion": wish.criterion.name}
-    spec, dataset = without_doubtful_ties(with_defaults(first, dataset, training, device), dataset, training)
+    spec = with_defaults(first, dataset, training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, training.get("search")), judge=judge)
     built = build(spec.with_(judge={}), dataset, device)
     if spec.search:

@@ -35,7 +35,7 @@ from fairweight.integrations._estimator_data import (
 from fairweight.methods import Reweighter
 from fairweight.runs.build import build
 from fairweight.runs.cross_fit import FOLDS
-from fairweight.runs.defaults import with_defaults, without_doubtful_ties
+from fairweight.runs.defaults import with_defaults
 from fairweight.runs.learners import Fitted
 from fairweight.runs.other_runs import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
@@ -230,8 +230,6 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             network = partial(made, self.module, math.prod(dataset.input_shape), len(self.classes_))
         asked = with_objective(name, self._asked(), wish, dataset)
         spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, asked, device)
-        spec, dataset = without_doubtful_ties(spec, dataset, asked)
-        self.notes_ = dataset.notes
         built = build(spec, dataset, device, network=network)
         own = None if weights is None else weights[dataset.rows["train"]]
         built.reweighter.sample_weight = None if own is None else (own / own.mean()).to(device)

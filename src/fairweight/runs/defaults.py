@@ -1,20 +1,16 @@
-"""Choose what a user left open by the data; measured in the records tabular_choice, image_default and
-wrong_label_default.
-"""
+"""Choose what a user left open by the data; measured in the records tabular_choice and image_default."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.metrics.criterion import default_criterion
 from fairweight.runs.build import default_network, default_widths
-from fairweight.runs.held_out import noise_of, wrong_labels_text
 from fairweight.runs.spec import Spec
 from fairweight.sampling import Cells
 from fairweight.types import Samples
@@ -43,24 +39,6 @@ def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device
     if dataset.validation is None:
         chosen["early_stopping"] = {}
     return spec.with_(**chosen)
-
-
-def without_doubtful_ties(spec: Spec, dataset: Dataset, asked: Mapping[str, Any]) -> tuple[Spec, Dataset]:
-    """Leave out shared scores where trusted exemplars show that labels of train are wrong, and note why.
-
-    A score that a whole cell shares cannot tell its right labels from its wrong ones; measured in the record
-    wrong_label_default. Shared scores stay where something of them was asked for.
-    """
-    options = dict(spec.method_options)
-    named = {"tie", "own", "score_step"} & asked.get("method_options", {}).keys()
-    if named or options.get("tie") is None or len(dataset.input_shape) > 1:
-        return spec, dataset
-    noise = noise_of(dataset)
-    if noise is None or noise.count().low <= 0:
-        return spec, dataset
-    del options["score_step"]  # the rate of shared scores
-    note = f"{wrong_labels_text(noise)} Each sample therefore has a score of its own alone, unless a tie is given."
-    return spec.with_(method_options={**options, "tie": None}), replace(dataset, notes=(*dataset.notes, note))
 
 
 def method_defaults(

@@ -63,15 +63,6 @@ def noise_of(dataset: Dataset) -> LabelNoise | None:
     return None if opinion is None else label_noise(**opinion)
 
 
-def wrong_labels_text(noise: LabelNoise) -> str:
-    """How many labels of train are wrong, as a sentence."""
-    wrong = noise.count()
-    number = f"{wrong.value:,.0f} of {wrong.n:,} training labels"
-    return (
-        f"Beside the trusted exemplars about {number} are wrong, 95 % interval {wrong.low:,.0f} to {wrong.high:,.0f}."
-    )
-
-
 def opinion_of(train: Said, trusted: Said, grouped: bool = True) -> dict[str, Any] | None:
     """Arguments of label_noise by what was said of train and of trusted rows; None where too few are trusted."""
     found: dict[str, Any] = {}
