@@ -15,7 +15,6 @@ import json
 import math
 import shutil
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -40,7 +39,6 @@ from fairweight.training.predict import logits
 from fairweight.types import Samples
 
 SETS = ("adult", "bank", "credit", "compas", "communities", "student")
-JUDGED = SETS[:4]
 NOISES = ("group", "group10", "uniform20", "clean")  # 20 and 10 % of one group's labels, 20 % of all, none
 PLAIN, TIED, OWN, RULE = "plain", "FORML, shared scores", "FORML, scores of samples", "FORML by the rule"
 DELIVERED = "fairweight train"
@@ -137,34 +135,30 @@ def checks(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
     }  # fmt: skip
 
 
-def complete(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Entries of the sets that are judged, of the seeds that have all of them."""
-    mine = [entry for entry in entries if entry["task"]["name"] in JUDGED]
-    seeds = Counter(entry["task"]["seed"] for entry in mine)
-    return [entry for entry in mine if seeds[entry["task"]["seed"]] == len(JUDGED) * len(NOISES)]
-
-
 def record_of(
     entries: list[dict[str, Any]], delivered: list[dict[str, Any]], about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Means by set and noise, differences by kind of noise, and what the rule's conditions say."""
-    whole, parts, sets = complete(entries), {}, []
+    parts: dict[str, Any] = {}
     for kind, noises in KINDS.items():
-        mine = [entry for entry in whole if entry["task"]["noise"] in noises]
+        mine = [entry for entry in entries if entry["task"]["noise"] in noises]
         parts[kind] = {**{other: beside(mine, RULE, other) for other in (TIED, PLAIN)},
                        f"{TIED}, beside plain": beside(mine, TIED, PLAIN)}  # fmt: skip
+    sets = []
     for name, noise in product(SETS, NOISES):
-        mine = [e["found"] for e in entries if (e["task"]["name"], e["task"]["noise"]) == (name, noise)]
+        mine = [entry for entry in entries if (entry["task"]["name"], entry["task"]["noise"]) == (name, noise)]
+        rows = [entry["found"]["rows"] for entry in mine]
         means = {
-            title: {key: Mean.of([one["rows"][title][key] for one in mine]).to_dict() for key in NUMBERS}
-            for title in (PLAIN, TIED, RULE) if mine
-        }  # fmt: skip
-        found = sum(one["count"]["low"] > 0 for one in mine)
-        sets += [{"set": name, "noise": noise, "n": len(mine), "found": found, "means": means}] if mine else []
+            title: {key: Mean.of([row[title][key] for row in rows]).to_dict() for key in NUMBERS}
+            for title in (PLAIN, TIED, RULE)
+        }
+        found = sum(entry["found"]["count"]["low"] > 0 for entry in mine)
+        change = beside(mine, RULE, TIED)
+        sets.append({"set": name, "noise": noise, "n": len(mine), "found": found, "means": means, "change": change})
     held = checks(parts)
     return {
         "kind": "wrong labels", "name": "wrong_label_default", **about, "adopted": all(held.values()), "checks": held,
-        "seeds": sorted({entry["task"]["seed"] for entry in whole}), "differences": parts, "sets": sets,
+        "differences": parts, "sets": sets,
         "delivered": {"difference": beside(delivered, DELIVERED, PLAIN), "runs": delivered}, "runs": entries,
     }  # fmt: skip
 
@@ -179,7 +173,8 @@ def main() -> None:
     files = [Path(asked.out) / name for name in ("found.json", "judged.json")]
     if asked.records is not None:
         kept, other = (json.loads(file.read_text()) for file in files)
-        print(keep(record_of(kept["entries"], other["entries"], {**kept["about"], "command": COMMAND}), asked.records))
+        about = {**kept["about"], "command": COMMAND, "delivered_by": other["about"]["commit"]}
+        print(keep(record_of(kept["entries"], other["entries"], about), asked.records))
         return
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     tasks = [
