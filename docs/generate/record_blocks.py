@@ -70,6 +70,36 @@ def label_bias(record: Record) -> str:
     return "\n\n".join(parts)
 
 
+def wrong_labels(record: Record) -> str:
+    """FORML with and without shared scores where labels are wrong: differences, the rule's conditions, set by set."""
+
+    def span(entry: Mapping[str, Any]) -> str:
+        return f"{entry['mean']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]"
+
+    apart = []
+    for kind, pairs in record["differences"].items():
+        for other, change in pairs.items():
+            title = other if "beside" in other else f"{WRONG_LABELS[-1]}, beside {other}"
+            apart.append([kind, title, span(change["accuracy"]), span(change["gap"]), change["gap"]["n"]])
+    held = "\n".join(f"- {'Holds' if fine else 'Fails'}: {text}." for text, fine in record["checks"].items())
+    sets = []
+    for one in record["sets"]:
+        means = [one["means"].get(row) for row in WRONG_LABELS]
+        cells = [f"{mean_text(m['accuracy'])} / {mean_text(m['gap'])}" if m else "–" for m in means]
+        sets.append([one["set"], NOISES[one["noise"]], one["n"], one["found"], *cells, span(one["change"]["gap"])])
+    differences = markdown(["labels wrong", "points", "accuracy", "equal-opportunity gap", "seeds"], apart)
+    by_set = markdown(["set", "labels wrong", "seeds", "found", *WRONG_LABELS, "gap by the rule, beside shared"], sets)
+    told = record["delivered"]["difference"]
+    given = f"accuracy {span(told['accuracy'])}, gap {span(told['gap'])}"
+    said = f"`fairweight train` without `--method`, Adult with 20 % of women's labels flipped, beside plain: {given}."
+    about = f"Accuracy / gap, mean ± standard error; 95 % intervals; {record['device']}; `{record['command']}`; commit"
+    return f"{differences}\n\n{held}\n\n{by_set}\n\n{said}\n\n{about} {record['commit']}."
+
+
+NOISES = {"group": "20 % of a group's", "group10": "10 % of a group's", "uniform20": "20 % of all", "clean": "none"}
+WRONG_LABELS = ("plain", "FORML, shared scores", "FORML by the rule")  # rows of the record
+
+
 def label_flips(record: Record) -> str:
     """What scores of samples and of cells do where one group's labels are wrong, beside plain training."""
 
@@ -171,5 +201,6 @@ BLOCKS = {
     "judgement-fresh": ("judgement fresh", judgement_fresh),
     "history-cost": ("dynamics_cost", history_cost),
     "label-bias-notebook": ("label bias", label_bias),
+    "wrong-label-default": ("wrong labels", wrong_labels),
     "label-flips": ("label flips", label_flips),
 }

@@ -28,3 +28,23 @@ def test_label_bias_stands_beside_its_notebook():
     assert "| 1 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | 0.000 | 94.07 | 0.48 |" in text
     assert "| 2 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | – | – | – |" in text
     assert "Rate 1, 5 seeds. They agree." in text
+
+
+def test_the_default_on_wrong_labels_stands_with_its_conditions_and_sets():
+    change = {"mean": -1.0, "low": -2.0, "high": 0.25, "n": 8}
+    known = {"accuracy": change, "gap": change}
+    mean = {"accuracy": {"mean": 85.0, "standard_error": 0.5, "n": 8}, "gap": {"mean": 7, "standard_error": 1, "n": 8}}
+    means = dict.fromkeys(("plain", "FORML, shared scores", "FORML by the rule"), mean)
+    record = {
+        "kind": "wrong labels", "device": "CPU", "command": "python b.py", "commit": "abc",
+        "differences": {"all labels": {"plain": known, "FORML, beside plain": known}},
+        "checks": {"a": True, "b": False},
+        "sets": [{"set": "s", "noise": "group", "n": 8, "found": 7, "means": means, "change": known}],
+        "delivered": {"difference": known},
+    }  # fmt: skip
+    text = block("wrong-label-default", {"x": record})
+    assert "| all labels | FORML by the rule, beside plain | -1.00 [-2.00, +0.25] |" in text
+    assert "| all labels | FORML, beside plain | -1.00 [-2.00, +0.25] |" in text
+    assert "- Holds: a.\n- Fails: b." in text
+    assert "| s | 20 % of a group's | 8 | 7 | 85.00 ± 0.50 / 7.00 ± 1.00 |" in text
+    assert "beside plain: accuracy -1.00 [-2.00, +0.25], gap" in text
