@@ -71,6 +71,8 @@ class LayerStep(TracedStep):
                 plan = plan_of(seen, model, samples, loss, known=True)
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
+                if any(use.ways[0].kind.sparse for use in seen.uses):
+                    raise NotImplementedError("the gradient of an embedding is sparse")
                 if seen.sends:
                     raise NotImplementedError("samples may be sent elsewhere by their values")
                 with _DrawsNothing():  # type: ignore[no-untyped-call]

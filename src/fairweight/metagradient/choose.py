@@ -158,10 +158,10 @@ class _Trial:
         """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is."""
         try:
             self._compare(tangent_of, plain)
-        except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
-            if not isinstance(error, NotDifferentiable) and not lacks_derivative(error):
-                raise
-            # raises what the model raises without derivatives
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, NotDifferentiable) as error:
+            # raises what the model raises without derivatives; its backward pass has been tried before
             virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
             return str(error).strip().split("\n")[0].rstrip(".")
         return None

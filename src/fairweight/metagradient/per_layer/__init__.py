@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import NotDifferentiable, lacks_derivative
+from fairweight.errors import NotDifferentiable
 from fairweight.metagradient import difference, double_backward, passes
 from fairweight.metagradient.forward import tangent
 from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap
@@ -64,6 +64,8 @@ class LayerPass(ForwardPass):
                 found = slopes_in_use(self.graph.losses, self.parameters, self._at_root(total), keep=False)
         else:
             found = self._slopes(total, last=True)
+        if self.record is not None:
+            found |= {name: found[name].to_sparse(1) for name in self.record.sparse & found.keys()}
         passes.write_slopes(self.parameters, found)
 
     def _slopes(self, total: Tensor, names: Collection[str] | None = None, *, last: bool = False) -> Parameters:
@@ -103,9 +105,10 @@ def _pull_by_tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     for of, way in ((done, tangent), (plain, tangent), (done, double_backward.tangent)):
         try:
             return pull_by_tangent(done, way(of, direction))
-        except RuntimeError as error:
-            if not lacks_derivative(error):
-                raise
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # the model's own would have come out before
+            continue
     return pull_by_tangent(done, difference.tangent(done, direction))
 
 

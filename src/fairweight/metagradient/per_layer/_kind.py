@@ -196,6 +196,7 @@ class Kind:
     functions: ClassVar[frozenset[Any]] = frozenset()
     weights: tuple[Tensor, ...]  # what is learned in the call
     kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient, and nobody may change in place
+    sparse = False  # whether autograd gives a sparse gradient
     instead: tuple[Tensor, Tensor] | None = None  # an argument, and what the call is to be run with in its place
 
     @classmethod

@@ -58,6 +58,7 @@ class Record:
         least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
         self.sent = sent.masked_fill(sent.abs() < least, least)  # [B]
         self.device = losses.device.type
+        self.sparse = _sparse(seen)
         pairs = zip(seen.uses, choices, strict=False)  # no choices: every parameter is apart
         used = [(use.ways[choice.way], choice.layouts) for use, choice in pairs if not use.names <= self.apart]
         ways = [way for way, _ in used]
@@ -170,6 +171,14 @@ class Record:
         sources = [n for n in along if any(n in self._sources[key] for key in weights)]
         inputs, directions = [self.parameters[n] for n in sources], [along[n] for n in sources]
         return dict(zip(weights, double_backward.moved(list(weights.values()), inputs, directions), strict=True))
+
+
+def _sparse(seen: Observer) -> frozenset[str]:
+    """The parameters that autograd gives a sparse gradient."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for use in seen.uses:
+        found[use.ways[0].kind.sparse] |= use.names
+    return frozenset(found[True] - found[False])
 
 
 def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) -> list[list[Tensor | None]]:

@@ -24,7 +24,9 @@ class Bag(Other):
         tensors = [value for value in (*call.args[1:], *call.kwargs.values()) if isinstance(value, Tensor)]
         if not call.args or not call.learned(call.args[0]) or any(map(call.learned, tensors)):
             return None
-        return cls(call, (call.args[0],))
+        made = cls(call, (call.args[0],))
+        made.sparse = bool(call.args[5] if len(call.args) > 5 else call.kwargs.get("sparse"))
+        return made
 
     def tangents(self, along: Sequence[Any]) -> list[Any]:
         mode = self.args[4] if len(self.args) > 4 else self.kwargs.get("mode", 0)

@@ -10,8 +10,10 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
+from fairweight.errors import lacks_derivative
 from fairweight.metagradient import double_backward
 from fairweight.metagradient.forward import load_tables, make_dual, unpack_dual
+from fairweight.metagradient.passes import dense
 from fairweight.metagradient.per_layer._kind import Call, Kind, Term
 from fairweight.types import map_tensors, tensors
 
@@ -84,12 +86,25 @@ class _Again(Term):
             live = [w.detach().requires_grad_() for w in self.weights]
             made = self.use.at(live)
             outs = [made[k] for k, _, _ in self.arrived]
-            return torch.autograd.grad(outs, live, scaled, allow_unused=True, materialize_grads=True)
+            found = torch.autograd.grad(outs, live, scaled, allow_unused=True, materialize_grads=True)
+        return [dense(s) for s in found]
 
     def pull(self, along: Sequence[Any]) -> Tensor:
-        moved = self.use.tangents(along)
+        try:
+            moved = self.use.tangents(along)
+        except RuntimeError as error:
+            if not lacks_derivative(error):
+                raise
+            return self._one_by_one(along)
         parts = [place.sums(moved[k] * g) for k, g, place in self.arrived if moved[k] is not None]
         return torch.stack(parts).sum(dim=0)
+
+    def _one_by_one(self, along: Sequence[Any]) -> Tensor:
+        """From each sample's own slopes, where there are first derivatives alone, as of torch.cdist."""  # [B]
+        _, g, place = self.arrived[0]
+        alone = torch.eye(place.size, dtype=g.dtype, device=g.device)
+        each = (zip(self.slopes(one), along, strict=True) for one in alone)
+        return torch.stack([sum(((s * v).sum() for s, v in pairs if v is not None), g.new_zeros(())) for pairs in each])
 
 
 def outputs(value: Any) -> list[Tensor]:
