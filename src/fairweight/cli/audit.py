@@ -65,6 +65,6 @@ def audit(
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
     made = replace(made, notes=tuple(map(flags_for_names, made.notes)))
     rows = None if without_rows is None else not without_rows
-    found = write_audit(made, out if out is not None else where, rows=rows, share=share)
+    written = write_audit(made, out if out is not None else where, rows=rows, share=share)
     width = min(110, shutil.get_terminal_size((110, 24)).columns)
-    opt.show(found.to_dict(), found.text(width, in_flags), json)
+    opt.show(written.to_dict(), written.text(width, in_flags), json)

@@ -41,10 +41,10 @@ def check(
     where = opt.device_of(device)
     net = model_from(model).to(where)
     opt.spare_threads(sum(p.numel() for p in net.parameters()), where)
-    found = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), where))
-    size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
-    opt.show(found.to_dict(), f"{model}: {size} on {where}.\n{found.text()}", json)
-    if not found.passed:
+    result = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), where))
+    size = f"{result.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
+    opt.show(result.to_dict(), f"{model}: {size} on {where}.\n{result.text()}", json)
+    if not result.passed:
         raise typer.Exit(1)
 
 

@@ -31,5 +31,5 @@ def weights(
     where = opt.device_of(device)
     request = app.TrainRequest(source, label, group, None, seed, data, **search)
     prepared = app.prepare(request, device=where, data_dir=data_dir, download=download)
-    found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
-    opt.show(found.to_dict(), found.text(), json)
+    learned = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
+    opt.show(learned.to_dict(), learned.text(), json)

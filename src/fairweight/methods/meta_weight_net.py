@@ -86,13 +86,17 @@ class MetaWeightNet(ExemplarMethod):
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Move the net by its gradient, then weigh the batch with it."""
         assert exemplar is not None
-        found = self.net_gradient(done, exemplar, optimizer)
-        self._net.grad = found.gradient.to(self._net.dtype)
+        solution = self.net_gradient(done, exemplar, optimizer)
+        self._net.grad = solution.gradient.to(self._net.dtype)
         self._optimizer.step()
         self._net.grad = None
         values = self.weigh_losses(done.losses).to(done.losses.dtype)
         total = None if self.form.normalised else (values * done.losses).mean()
-        seen: Any = {"objective": found.objective, "exemplar_losses": found.exemplar_losses, "pull": found.pull}
+        seen: Any = {
+            "objective": solution.objective,
+            "exemplar_losses": solution.exemplar_losses,
+            "pull": solution.pull,
+        }
         return Weighing(shares(values), total=total, mode=str(self.mode), **seen)
 
     def state_dict(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ FIRM = 5.0  # pull on a curve's scale, as a ratio: inputs that all but determine
 WIDEST = 12.0  # log odds
 OFF = 0.07  # by how much shares of true labels are usually off, before trusted rows tell them
 SAMPLES = 2_000  # of the counts, for intervals
+ROUNDS = 30  # of Newton's method, for a group's curves
 U, V = (rate.astype(np.float64) for rate in np.meshgrid(RATES, RATES, indexing="ij"))  # [R, R]
 LEFT = 1 - U - V  # [R, R]
 EDGES = np.concatenate(
@@ -122,7 +123,7 @@ def _expected(part: Binned) -> Floats:
     return np.stack([mean, np.sqrt(variance)])
 
 
-def _binned(opinion: Floats, labels: Ints, rounds: int = 30) -> Binned:
+def _binned(opinion: Floats, labels: Ints) -> Binned:
     """Bins of one group's opinions, and its curve under every pair of rates, by Newton's method from a near start."""
     edges = np.union1d(np.quantile(opinion, np.linspace(0, 1, BINS + 1)[1:-1]), np.linspace(-4, 4, BINS))
     place = np.searchsorted(edges, opinion, side="right")
@@ -133,7 +134,7 @@ def _binned(opinion: Floats, labels: Ints, rounds: int = 30) -> Binned:
     n, ones, x = (value[:, None, None] for value in (rows.sum(axis=0), rows[1], middle))
     start = np.maximum(LEFT, 0.2) ** -0.5  # an opinion on given labels is flatter than one on true labels
     scale, bias, firm = start.copy(), np.zeros_like(start), FIRM * start**2
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         q = _curve(scale * x + bias)
         chance = U + LEFT * q
         slope = LEFT * q * (1 - q)

@@ -58,9 +58,9 @@ class Counts:
 
     def proportion(self, metric: str) -> tuple[Amounts, Amounts]:
         """Hits and trials of a rate: [..., R, T]; of accuracy, [..., R, 1]."""
-        everyone = self.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
+        total = self.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
         if metric == "accuracy" and not self.by_label:
-            return self.correct.sum(axis=-1, keepdims=True), everyone
+            return self.correct.sum(axis=-1, keepdims=True), total
         samples, correct, predicted = (
             part.swapaxes(-1, -2) if self.by_label else part[..., self.targets]
             for part in (self.samples, self.correct, self.predicted)
@@ -70,10 +70,10 @@ class Counts:
         if metric == "fnr":
             return samples - correct, samples
         if metric == "fpr":
-            return predicted - correct, everyone - samples
+            return predicted - correct, total - samples
         if metric == "precision":
             return correct, predicted
-        return predicted, np.broadcast_to(everyone, predicted.shape)
+        return predicted, np.broadcast_to(total, predicted.shape)
 
     def cells(self, metric: str) -> Floats:
         """A metric by row and target: [..., R, T]; NaN where there are no samples."""
