@@ -154,9 +154,7 @@ class Score:
         by_class, groups, k = shares(predictions, rows.classes), rows.codes, rows.classes
         known, size = groups >= 0, int(groups.max(initial=0)) + 1
         flat = (groups * k + rows.labels)[known]
-        counts = np.stack([np.bincount(flat, column[known], size * k) for column in by_class.T], axis=1).reshape(
-            size, k, k
-        )
+        counts = np.stack([np.bincount(flat, c[known], size * k) for c in by_class.T], axis=1).reshape(size, k, k)
         of_label, per_label = by_class[np.arange(len(by_class)), rows.labels], np.bincount(rows.labels)
         recall = np.bincount(rows.labels, of_label)[per_label > 0] / per_label[per_label > 0]
         share = float(by_class[:, POSITIVE].mean()) if k == 2 else math.nan
@@ -182,9 +180,7 @@ def gap_change(
 
     k, groups = rows.classes, rows.codes
     size = int(groups.max(initial=0)) + 1
-    both = np.concatenate(
-        [np.rint(GRAIN * shares(predictions, k)) for predictions in (plain, other)], axis=1
-    )  # [N, 2 K]
+    both = np.concatenate([np.rint(GRAIN * shares(each, k)) for each in (plain, other)], axis=1)  # [N, 2 K]
     every = np.column_stack([groups * k + rows.labels, both])[groups >= 0]
     kinds, counts = np.unique(every, axis=0, return_counts=True)
     draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
