@@ -92,12 +92,8 @@ class MetaWeightNet(ExemplarMethod):
         self._net.grad = None
         values = self.weigh_losses(done.losses).to(done.losses.dtype)
         total = None if self.form.normalised else (values * done.losses).mean()
-        seen: Any = {
-            "objective": solution.objective,
-            "exemplar_losses": solution.exemplar_losses,
-            "pull": solution.pull,
-        }
-        return Weighing(shares(values), total=total, mode=str(self.mode), **seen)
+        learned = solution.objective, solution.exemplar_losses, solution.pull
+        return Weighing(shares(values), total, *learned, mode=str(self.mode))
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: value.clone() for name, value in self._optimizer.state[self._net].items() if value is not None}
