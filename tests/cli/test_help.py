@@ -5,7 +5,9 @@ from tests.command import fairweight
 
 def test_every_verb_has_one_whole_line(tmp_path):
     said = fairweight(tmp_path, "--help")
-    verbs = said.stdout.split("Commands:\n")[1].rstrip().splitlines()
+    verbs, start = said.stdout.split("Commands:\n")[1].split("\n\n")
+    verbs = verbs.splitlines()
+    assert start.strip() == "Start with: fairweight train FILE --label COLUMN --group COLUMN"
     assert len(verbs) == 15
     assert [line for line in verbs if not line.endswith(".") or line.endswith("...")] == []
     assert max(map(len, verbs)) <= 80

@@ -84,6 +84,7 @@ class CandidateMaker:
 
     def run(self) -> None:
         """Plain training by every learner, then the ways of weighing for those that are not far behind."""
+        self.goal.criterion.check(groups=not self.rows.by_label)
         if self.request.groups_at_prediction and (self.rows.by_label or self.rows.classes != 2):
             raise BadInput(f"{option('groups_at_prediction')} moves thresholds by group: give groups, and two labels.")
         late = ["mlp"] if self.request.seconds is not None and len(self.learners) > 1 else []  # where time is short

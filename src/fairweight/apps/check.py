@@ -24,6 +24,7 @@ from fairweight.types import Batch, map_tensors
 
 _FAILED = "Failed: use gradient='double-backward' and report the model."
 BOUND = {"per-layer": 1e-10, "forward": 1e-10, "difference": 1e-4}  # relative to double backward, in float64
+REPEATS = 15  # timed steps
 CLOSE = 1e-3  # in the training precision; beyond it a word on conditioning is due
 
 
@@ -76,7 +77,7 @@ class Check:
         return "\n".join([*lines, "Passed." if self.passed else _FAILED])
 
 
-def check(model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int = 15) -> Check:
+def check(model: nn.Module, batch: Batch, exemplar: Batch) -> Check:
     """Compare the modes in float64 on a copy, look for side effects, and time steps as they will be run."""
     if not torch.isfinite(logits(model, exemplar)).all():
         raise BadInput("the model returns numbers that are not finite; look for a division by 0 or a logarithm of 0.")
@@ -93,8 +94,8 @@ def check(model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int = 15)
         precision=str(next(p.dtype for p in model.parameters())).removeprefix("torch."),
         rounding={name: _error(g, oracle) for name, g in rounded.items() if name != "difference"},
         untouched=_untouched(model, batch, exemplar),
-        plain_ms=_milliseconds(Uniform, model, batch, exemplar, repeats),
-        step_ms=_milliseconds(partial(FORML, agreement_every=0), model, batch, exemplar, repeats),
+        plain_ms=_milliseconds(Uniform, model, batch, exemplar),
+        step_ms=_milliseconds(partial(FORML, agreement_every=0), model, batch, exemplar),
         batch=len(batch),
         exemplars=len(exemplar),
     )
@@ -142,6 +143,6 @@ def _untouched(model: nn.Module, batch: Batch, exemplar: Batch) -> dict[str, boo
     }
 
 
-def _milliseconds(make: Make, model: nn.Module, batch: Batch, exemplar: Batch, repeats: int) -> float:
+def _milliseconds(make: Make, model: nn.Module, batch: Batch, exemplar: Batch) -> float:
     ready = warmed(Way("", make, "eager"), model, batch, exemplar, bf16=False)
-    return statistics.median(ready.times(repeats))
+    return statistics.median(ready.times(REPEATS))

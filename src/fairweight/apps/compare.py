@@ -138,7 +138,7 @@ def compare(
     for row in rows:
         row["verdict"] = verdict_on(row, goal, gap.key if own else TPRD.key)
         row["outside_limits"] = row["verdict"] == "no-effect" and smaller(row, gap.key if own else TPRD.key)
-    found = provenance(device)
+    origin = provenance(device)
     folders = [RunFolder(outcome.folder) for outcome in outcomes.values()]
     return {
         "kind": "compare",
@@ -155,8 +155,8 @@ def compare(
         "printed": False,
         "notes": list(prepared.dataset.notes),
         "wall_seconds": round(time.monotonic() - started, 1),
-        "command": without_places(found["command"]),
-        "date": found["date"],
+        "command": without_places(origin["command"]),
+        "date": origin["date"],
         **of_runs(folder.read(RUN) for folder in folders if folder.finished),
         "paired_test": PAIRED_TEST,
         "cost": costs(rows),
@@ -168,14 +168,17 @@ def verdict_on(row: Mapping[str, Any], goal: Goal, gap: str) -> Word | None:
 
     The rule is that of `train`, with t-tests over seeds in place of intervals.
     """
-    found = row["compared"].get(BASELINE)
-    if found is None or found[gap]["mean"] is None or row["means"][gap]["mean"] is None:
+    changes = row["compared"].get(BASELINE)
+    if changes is None or changes[gap]["mean"] is None or row["means"][gap]["mean"] is None:
         return None
-    sure = found[gap]["p"] is not None and found[gap]["p"] < SURE
-    lost, left = {**found["accuracy"], "mean": -found["accuracy"]["mean"]}, row["means"][gap]
-    above = goal.bound is not None and clearly_above(left, goal.bound)
+    sure = changes[gap]["p"] is not None and changes[gap]["p"] < SURE
+    accuracy_lost, gap_left = {**changes["accuracy"], "mean": -changes["accuracy"]["mean"]}, row["means"][gap]
+    above = goal.bound is not None and clearly_above(gap_left, goal.bound)
     return word_for(
-        sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, clearly_above(lost, goal.allowed), above
+        sure and changes[gap]["mean"] < 0,
+        sure and changes[gap]["mean"] > 0,
+        clearly_above(accuracy_lost, goal.allowed),
+        above,
     )
 
 
@@ -197,12 +200,12 @@ def smaller(row: Mapping[str, Any], gap: str) -> bool:
 
 def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], prepared: Prepared) -> dict[str, Any]:
     became = {str(seed): outcomes[spec.with_(seed=seed).fingerprint] for seed in seeds}
-    found: dict[str, dict[str, float]] = {}
+    by_seed: dict[str, dict[str, float]] = {}
     for seed, outcome in became.items():
         if outcome.error is None:
             folder = RunFolder(outcome.folder)
             gap = prepared.goal.criterion.gap(table_of(folder))
-            found[seed] = {**numbers_of(folder), **({} if math.isnan(gap) else {"gap": 100 * gap})}
+            by_seed[seed] = {**numbers_of(folder), **({} if math.isnan(gap) else {"gap": 100 * gap})}
     return {
         "key": key,
         "title": TITLES.get(key, key),
@@ -210,7 +213,7 @@ def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], pr
         "printed_row": None,
         "against": [] if key == BASELINE else [BASELINE],
         "spec": spec.to_dict(),
-        "seeds": found,
+        "seeds": by_seed,
         "failed": {seed: outcome.error for seed, outcome in became.items() if outcome.error is not None},
     }
 
@@ -221,12 +224,12 @@ def costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     A sum would count the warm-up of the first run, which is Uniform's, and every busy moment of the machine.
     """
     plain: Mapping[str, Any] = next((row["seeds"] for row in rows if row["key"] == BASELINE), {})
-    found = {}
+    ratios_by_row = {}
     for row in rows:
         pairs = [(ours["seconds"], plain[seed]["seconds"]) for seed, ours in row["seeds"].items() if seed in plain]
         if ratios := [ours / theirs for ours, theirs in pairs if theirs > 0]:
-            found[row["key"]] = statistics.median(ratios)
-    return found
+            ratios_by_row[row["key"]] = statistics.median(ratios)
+    return ratios_by_row
 
 
 def _describe(prepared: Prepared) -> str:
@@ -265,10 +268,10 @@ def text_of(record: Mapping[str, Any]) -> str:
 
 
 def _apart(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    found = next(iter(row["compared"].values()), None)
-    if found is None:
+    changes = next(iter(row["compared"].values()), None)
+    if changes is None:
         return ""
-    entries = [found[number["key"]] for number in record["numbers"]]
+    entries = [changes[number["key"]] for number in record["numbers"]]
     chances = ["" if one["p"] is None else f" ({one['p']:.2g})" for one in entries]
     each = zip(entries, chances, strict=True)
     return ", ".join("–" if one["mean"] is None else f"{one['mean']:+.2f}{p}" for one, p in each)

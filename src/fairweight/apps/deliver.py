@@ -102,10 +102,18 @@ def search(
         raise BadInput(f"{option('learner', request.learner)} takes only {takes}; choose trees or mlp.")
     labels, notes = mended_labels(data, seed)
     row_weights = None if weights is None else weights[data.rows["train"]]
-    makers = _candidates_over_seeds(data, names, request, goal, seed, device, clock, tell, labels, row_weights)
+    assert isinstance(data.train, Batch)
+    makers: list[CandidateMaker] = []
+    for k in range(seed, seed + request.seeds):
+        learners = {name: Learner(name, data, k, device, request.training, row_weights) for name in names}
+        maker = CandidateMaker(data, folds_for(data.train, k), learners, request, goal, clock, tell, labels)
+        maker.run()
+        if not makers or not maker.notes:  # a further seed counts if it came to its end
+            makers.append(maker)
+        if maker.notes:
+            break
     first = makers[0]
-    notes += [*first.left_out, *makers[-1].notes]
-    makers = [first, *(maker for maker in makers[1:] if not maker.notes)]  # further seeds that came to their end
+    notes += [*first.left_out, *maker.notes]
     candidates = together([maker.candidates for maker in makers])
     judged = np.logical_or.reduce([maker.folds.judged for maker in makers])
     rows = first.rows.at(judged)
@@ -118,40 +126,18 @@ def search(
     if why == NOTHING and all(c.name == "plain" for c in candidates):
         why = ONLY_PLAIN
     if place is None:
-        note = (
-            closest(candidates, judgements, judgements[candidates.index(plain)].score, goal) if why == NOTHING else ""
-        )
+        before = judgements[candidates.index(plain)].score
+        note = closest(candidates, judgements, before, goal) if why == NOTHING else ""
     else:
         note = short_of_bound(candidates, judgements, judgements[place].score, goal)
-        if chosen.way is not plain.way:  # a second stage of plain training needs no other
-            fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
-        if chosen.shift is not None:
-            fitted = replace(fitted, shift=chosen.shift.tolist())
         if gone_wrong(fitted, data, judgements[place].score, labels):
             why = f"{chosen.title} won on the rows that models were judged on, but lost much in its last training"
             chosen, fitted, note = plain, fitted_plain, ""
     notes += [note] if note else []
-    seconds = clock.now() - clock.start
+    took = clock.now() - clock.start
     return Search(
-        data, rows, goal, plain, candidates, judgements, chosen, fitted, fitted_plain, tuple(notes), seconds, why
+        data, rows, goal, plain, candidates, judgements, chosen, fitted, fitted_plain, tuple(notes), took, why
     )
-
-
-def _candidates_over_seeds(
-    data: Dataset, names: list[str], request: TrainRequest, goal: Goal, seed: int, device: str, clock: Clock,
-    tell: Tell | None, labels: Ints | None, row_weights: Tensor | None,
-) -> list[CandidateMaker]:  # fmt: skip
-    """Train the candidates for one seed after the other, while time allows."""
-    assert isinstance(data.train, Batch)
-    makers: list[CandidateMaker] = []
-    for k in range(seed, seed + request.seeds):
-        learners = {name: Learner(name, data, k, device, request.training, row_weights) for name in names}
-        makers.append(CandidateMaker(data, folds_for(data.train, k), learners, request, goal, clock, tell, labels))
-        goal.criterion.check(groups=not makers[-1].rows.by_label)
-        makers[-1].run()
-        if makers[-1].notes:
-            break
-    return makers
 
 
 def closest(candidates: Sequence[Candidate], judgements: Sequence[Judgement], before: Score, goal: Goal) -> str:

@@ -188,9 +188,7 @@ def gap_change(
 
     k, groups = rows.classes, rows.codes
     size = int(groups.max(initial=0)) + 1
-    both = np.concatenate(
-        [np.rint(GRAIN * shares(predictions, k)) for predictions in (plain, other)], axis=1
-    )  # [N, 2 K]
+    both = np.concatenate([np.rint(GRAIN * shares(each, k)) for each in (plain, other)], axis=1)  # [N, 2 K]
     every = np.column_stack([groups * k + rows.labels, both])[groups >= 0]
     kinds, counts = np.unique(every, axis=0, return_counts=True)
     draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table

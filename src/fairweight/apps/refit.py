@@ -35,7 +35,6 @@ def prepare_refit(
     seed: int | None = None,
     device: str = "cpu",
     data_dir: str | Path | None = None,
-    download: bool = False,
     network: str | None = None,
     trust_code: bool = False,
 ) -> tuple[Prepared, Path]:
@@ -82,7 +81,7 @@ def prepare_refit(
             f"the run in {folder.path} was trained on {spec.source!r}, which is not here; start refit in the folder "
             "that the training was started in."
         )
-    dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
+    dataset = dataset_for(spec, data_dir, beside=folder.beside)
     _check_rows(dataset, table, about, folder)
     lost, notes = len(set(table["row"]) - set(dataset.rows["train"].tolist())), list(dataset.notes)
     if lost:  # of a choice among candidates with corruptions, which would be others on more rows

@@ -136,21 +136,17 @@ class Verdict:
         """Say what chance may explain although it looks clear: a change by few rows, or a limit that is not kept."""
         if self.kept_plain or math.isnan(self.change[0]):
             return ""
-        cost, gap, sentences = self.accuracy, self.gap[1], []
+        cost, gap, text = self.accuracy, self.gap[1], []
         low, high = 100 * cost.low, 100 * cost.high
         if self._few and not self.change[1] <= 0 <= self.change[2]:
-            sentences.append(
-                f"A group's rate is measured on {self._few} of the test rows: chance may explain the change."
-            )
+            text.append(f"A group's rate is measured on {self._few} of the test rows: chance may explain the change.")
         if -100 * cost.value > self.budget and not self._dear:
             more = f"more than the budget of {self.budget:g} points"
-            sentences.append(
-                f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f})."
-            )
+            text.append(f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f}).")
         if self.bound is not None and 100 * gap.value > self.bound and not self._above:
             more = f"above the bound of {self.bound:g} points"
-            sentences.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
-        return " ".join(sentences)
+            text.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
+        return " ".join(text)
 
     @cached_property
     def levelling(self) -> Levelling | None:

@@ -40,32 +40,32 @@ def data_parallel(model: nn.Module) -> nn.parallel.DistributedDataParallel | Non
 
 def trainable(model: nn.Module) -> Parameters:
     """The parameters that move, each once, by its first name."""
-    found: Parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not found:
+    parameters: Parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not parameters:
         raise BadInput("The model has no parameter that requires a gradient; unfreeze at least one layer.")
-    return found
+    return parameters
 
 
 def logits_of(output: Any, size: int) -> Tensor:
     """The logits in a model's output: a tensor, an object or dict with logits, or the first item of a tuple."""
-    found = output
+    logits = output
     if isinstance(output, Mapping):
-        found = output.get("logits")
+        logits = output.get("logits")
     elif not isinstance(output, Tensor) and hasattr(output, "logits"):
-        found = output.logits
+        logits = output.logits
     elif isinstance(output, tuple | list) and output:
-        found = output[0]
-    if not isinstance(found, Tensor) or not found.is_floating_point():
+        logits = output[0]
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
         raise NoLogits(
             f"The model returned {type(output).__name__}, in which no logits were found; return a tensor [B, K], "
             "an object or dict with 'logits', or pass a small wrapper module that does."
         )
-    if found.ndim not in (1, 2) or found.shape[0] != size:
+    if logits.ndim not in (1, 2) or logits.shape[0] != size:
         raise NoLogits(
-            f"The model returned logits of shape {tuple(found.shape)} for {size} samples; "
+            f"The model returned logits of shape {tuple(logits.shape)} for {size} samples; "
             f"return [{size}, classes], or [{size}] for a binary task."
         )
-    return found
+    return logits
 
 
 def call(model: nn.Module, inputs: Any, size: int, around: AbstractContextManager[Any] | None = None) -> Tensor:

@@ -100,11 +100,11 @@ class Reweighter:
     def ranks(self) -> Ranks | None:
         """The processes whose batches make one step, if there are several; each must call it."""
         if self._ranks is None and torch.distributed.is_available() and torch.distributed.is_initialized():
-            found = find_ranks(self.process_group, self.model)
-            if found is not None:
-                with found.together():
-                    check_alike(found, self.model, {**vars(self), "state": self._state_of_all_ranks()})
-            self._ranks = found
+            ranks = find_ranks(self.process_group, self.model)
+            if ranks is not None:
+                with ranks.together():
+                    check_alike(ranks, self.model, {**vars(self), "state": self._state_of_all_ranks()})
+            self._ranks = ranks
         return self._ranks
 
     def _state_of_all_ranks(self) -> dict[str, Any]:
@@ -255,10 +255,10 @@ class ExemplarMethod(Reweighter):
             self._scope.settle(self.model, batch, self.loss)
         if self.mode is None or self._training not in (None, self.model.training) or self._looks_again(batch):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
-            found, layers = None, not self.form.sees_logits
+            mode, layers = None, not self.form.sees_logits
             if len(batch) or self.ranks is None:
-                found = choose(self._tried, batch, self.loss, self.gradient, self._scope, layers=layers)
-            self.mode = agreed_mode(self.ranks, found)
+                mode = choose(self._tried, batch, self.loss, self.gradient, self._scope, layers=layers)
+            self.mode = agreed_mode(self.ranks, mode)
         self._training = self.model.training
         return self.mode
 

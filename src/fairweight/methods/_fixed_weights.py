@@ -123,18 +123,18 @@ class KnownWeights(Reweighter):
 
     def measured(self, where: str) -> Samples:
         """The set to measure on: "train" or "exemplar"."""
-        found = self._train if where == "train" else self._exemplar
+        samples = self._train if where == "train" else self._exemplar
         if self._train is None:
             raise NotBegun(
                 f"{type(self).__name__} measures what the model predicts after an epoch; call begin(train, exemplar) "
                 "before the first step (fit does)."
             )
-        if found is None:
+        if samples is None:
             raise MissingExemplar(
                 f"{type(self).__name__} measures on the exemplar set; give one to begin(train, exemplar), or "
                 "measured_on='train'."
             )
-        return found
+        return samples
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for value in (state.get(name) for name in self._by_row):

@@ -96,12 +96,12 @@ def check_step(model: nn.Module, optimizer: torch.optim.Optimizer, *, first: boo
         )
 
 
-def agreed_mode(ranks: Ranks | None, found: Mode | None) -> Mode:
+def agreed_mode(ranks: Ranks | None, mode: Mode | None) -> Mode:
     """One gradient mode for all: the one that asks for least, of those that ranks have found by trial."""
     if ranks is None:
-        assert found is not None
-        return found
-    own = None if found is None else [found.name, found.plain_kernels, found.reason]
+        assert mode is not None
+        return mode
+    own = None if mode is None else [mode.name, mode.plain_kernels, mode.reason]
     modes = [Mode(*fields) for fields in ranks.texts(own) if fields is not None]
     if len({(m.name, m.plain_kernels) for m in modes}) == 1:
         return modes[0]

@@ -115,9 +115,9 @@ class LabelBias(KnownWeights):
         """Move λ by what the predictions violate."""
         if self.online:
             measured = self.measured(self.measured_on)
-            found = self.violation(measured, predict(measured))
+            violation = self.violation(measured, predict(measured))
             assert self._table is not None
-            self._table += self.rate * found.to(self.device)  # in place: a captured graph reads on
+            self._table += self.rate * violation.to(self.device)  # in place: a captured graph reads on
 
     def _require(self) -> None:
         by_group = self.constraint in BY_GROUP or (self._table is not None and self._table.shape[1] > 1)

@@ -86,14 +86,14 @@ class MetaWeightNet(ExemplarMethod):
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Move the net by its gradient, then weigh the batch with it."""
         assert exemplar is not None
-        found = self.net_gradient(done, exemplar, optimizer)
-        self._net.grad = found.gradient.to(self._net.dtype)
+        solution = self.net_gradient(done, exemplar, optimizer)
+        self._net.grad = solution.gradient.to(self._net.dtype)
         self._optimizer.step()
         self._net.grad = None
         values = self.weigh_losses(done.losses).to(done.losses.dtype)
         total = None if self.form.normalised else (values * done.losses).mean()
-        seen: Any = {"objective": found.objective, "exemplar_losses": found.exemplar_losses, "pull": found.pull}
-        return Weighing(shares(values), total=total, mode=str(self.mode), **seen)
+        learned = solution.objective, solution.exemplar_losses, solution.pull
+        return Weighing(shares(values), total, *learned, mode=str(self.mode))
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: value.clone() for name, value in self._optimizer.state[self._net].items() if value is not None}

@@ -29,6 +29,7 @@ SCALE_PULL = 5.0  # on a curve's scale, as a ratio: inputs that all but determin
 MAX_ODDS = 12.0  # log odds
 SHARE_ERROR = 0.07  # by how much shares of true labels are usually off, before trusted rows tell them
 SAMPLES = 2_000  # of the counts, for intervals
+ROUNDS = 30  # of Newton's method, for a group's curves
 U, V = (rate.astype(np.float64) for rate in np.meshgrid(RATES, RATES, indexing="ij"))  # [R, R]
 KEPT = 1 - U - V  # [R, R] how much of the true chance shows in given labels
 EDGES = np.concatenate(

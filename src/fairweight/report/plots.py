@@ -11,6 +11,7 @@ from typing import Any
 WIDTH, HEIGHT = 460.0, 280.0
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 446.0, 12.0, 240.0  # of the part between the axes
 STYLES = ("none", "6 3", "1.5 2.5")  # dashes: beside its colour a line has a style, for readers who see few colours
+BINS = 48  # of a histogram
 
 
 def ticks(values: Sequence[float], most: int = 6, *, pad: float = 0.06, whole: bool = False) -> list[float]:
@@ -73,12 +74,12 @@ def lines(values: Any, title: str, words: str, colours: Sequence[int], even: flo
     return axes.drawn("epoch", title, body, words)
 
 
-def histogram(parts: Mapping[str, Any], title: str, words: str, bins: int = 48) -> str:
+def histogram(parts: Mapping[str, Any], title: str, words: str) -> str:
     """How many samples have which value, part upon part."""
     import numpy as np
 
     known = [values[np.isfinite(values)] for values in parts.values()]
-    edges = np.histogram_bin_edges(np.concatenate(known) if any(map(len, known)) else np.array([0.0, 1.0]), bins)
+    edges = np.histogram_bin_edges(np.concatenate(known) if any(map(len, known)) else np.array([0.0, 1.0]), BINS)
     tops = np.cumsum([np.histogram(values, edges)[0] for values in known], axis=0)
     axes = Axes(ticks([float(edges[0]), float(edges[-1])], pad=0), ticks([0.0, float(tops.max())], pad=0))
     places, body = [axes.x(float(edge)) for edge in edges], ""

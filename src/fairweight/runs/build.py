@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairweight import catalog
 from fairweight.constraints import Constraint, Kind, between, whole
-from fairweight.data import Dataset, ImagePreprocessing, Normalize, Preprocessing
+from fairweight.data import Dataset, ImagePreprocessing, Preprocessing
 from fairweight.errors import BadInput, UnknownName, first_line, option
 from fairweight.methods import Reweighter
 from fairweight.methods.look_ahead import LookAhead
@@ -97,7 +97,7 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
             raise
         raise BadInput(f"the network {name} cannot be made ({first_line(error)}); give it other widths.") from error
     if isinstance(preprocessing, ImagePreprocessing):
-        return nn.Sequential(Normalize(preprocessing.mean, preprocessing.std), body)
+        return nn.Sequential(preprocessing.input_module(), body)
     return body
 
 

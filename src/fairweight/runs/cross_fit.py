@@ -35,14 +35,14 @@ class Folds:
         return np.isin(self.of, self.used)
 
 
-def folds_for(train: Batch, seed: int, folds: int = FOLDS) -> Folds:
+def folds_for(train: Batch, seed: int) -> Folds:
     """Deal the rows of each cell out to the folds, seeded."""
     strata = Cells.of(train.labels, train.groups).index + 1
     order = torch.randperm(len(train), generator=stream(seed, "judge", "folds"))
     order = order[strata[order].argsort(stable=True)]  # by cell, in a drawn order within each
     of = torch.empty(len(train), dtype=torch.int64)
-    of[order] = torch.arange(len(train)) % folds
-    return Folds(of.numpy(), tuple(range(folds)) if len(train) <= MANY else (0, 1))
+    of[order] = torch.arange(len(train)) % FOLDS
+    return Folds(of.numpy(), tuple(range(FOLDS)) if len(train) <= MANY else (0, 1))
 
 
 def cross_fitted(

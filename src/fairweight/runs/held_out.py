@@ -78,14 +78,14 @@ def opinion_of(train: Outputs, trusted: Outputs, grouped: bool = True) -> dict[s
     return arguments if len(arguments["trusted_labels"]) >= arguments["logits"].shape[1] else None
 
 
-def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
+def held_out_chances(inputs: Array, labels: Array, classes: int) -> Array:
     """Chances of every label for each row, by models that were not trained on the row."""  # [N, K]
     from scipy.special import softmax
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
 
     x, y = np.ascontiguousarray(inputs.reshape(len(inputs), -1), dtype=np.float32), np.asarray(labels)
-    n, random = len(y), np.random.default_rng(seed)
+    n, random = len(y), np.random.default_rng(0)
     if len(np.unique(y)) < 2:
         alone: Array = np.eye(classes)[y]
         return alone
@@ -94,7 +94,7 @@ def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) 
         warnings.simplefilter("ignore")  # a row that every tree drew, a regression that stopped early: both are fine
         forest = RandomForestClassifier(
             TREES if n <= MANY else FEWER, min_samples_leaf=min(LEAF, max(1, n // 50)),
-            max_samples=min(n, FITTED), oob_score=True, random_state=seed,
+            max_samples=min(n, FITTED), oob_score=True, random_state=0,
         ).fit(x, y)  # fmt: skip
         by_forest = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
         total[:, forest.classes_] = np.log(np.maximum(by_forest, 0.003))

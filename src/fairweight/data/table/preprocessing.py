@@ -165,3 +165,8 @@ def _note_copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
         advice = f"keep one of each, or give test rows of their own with {option('split.test')}"
         return [Sentence(f"Warning: {note}, so numbers on them look better than on new rows; {advice}.")]
     return [f"{note}."] if count else []
+
+
+def _tells_rows_apart(rows: pd.DataFrame) -> bool:
+    """Whether a column has about a value per row: then equal rows are copies, not different samples that look alike."""
+    return len(rows) > 0 and max(int(rows[name].nunique()) for name in rows) >= len(rows) / 2
