@@ -159,13 +159,14 @@ def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before:
     return f"Closest to beating it: {one.title}, {noun} {moved} points, accuracy {cost} points on those rows; {why}."
 
 
-def too_few(rows: Rows, plain: Floats, wish: Wish, whole: Dataset) -> list[str]:
+def too_few(rows: Rows, plain: Ints | Floats, wish: Wish, whole: Dataset) -> list[str]:
     """Say whose rates are measured on too few rows to choose by, if any."""
     names = whole.label_names if rows.by_label else whole.group_names
     few = [] if wish.criterion.views else wish.criterion.few(counted(rows, plain), by_label=rows.by_label)
     said = ", ".join(repr(names[row]) for row in few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
     have = "has a rate" if len(few) == 1 else "have rates"
-    return [f"{said} {have} on fewer than {FEWEST} rows, which took no part in the choice."] if few else []
+    which = ("Label" if rows.by_label else "Group") + "s" * (len(few) > 1)
+    return [f"{which} {said} {have} on fewer than {FEWEST} rows, which took no part in the choice."] if few else []
 
 
 def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:
@@ -191,7 +192,9 @@ def mended_labels(whole: Dataset, seed: int) -> tuple[Ints | None, list[str]]:
     wrong = noise.count()
     said = f"about {wrong.value:,.0f} of {wrong.n:,} training labels are wrong, 95 % interval {wrong.low:,.0f} to"
     note = f"Beside the trusted exemplars {said} {wrong.high:,.0f}. Models were judged by labels drawn from the chance"
-    return noise.likely_labels(seed), [f"{note} of each; `fairweight suspects` ranks them, `fairweight clean` mends."]
+    note += " of each; `fairweight suspects` ranks them, `fairweight clean` mends. Test labels are as given: "
+    tested = "where they come from the same source, gap and accuracy on test rows are measured by wrong labels too."
+    return noise.likely_labels(seed), [note + tested]
 
 
 def gone_wrong(fitted: Fitted, whole: Dataset, then: Score, labels: Ints | None = None) -> bool:
