@@ -15,7 +15,7 @@ from tests.cli.test_train_judged import crowd
 from tests.tables import people
 
 from fairweight.apps.candidates import Candidate, reference
-from fairweight.apps.deliver import Search, closest, gone_wrong, search, short_of_bound
+from fairweight.apps.deliver import Search, closest, gone_wrong, search, short_of_bound, too_few
 from fairweight.apps.judge import Goal, Judgement, Rows, Score, TrainRequest
 from fairweight.apps.pair import best_of
 from fairweight.apps.train import goal_for
@@ -43,6 +43,16 @@ def test_scores_by_cell_close_a_gap_that_the_inputs_carry_and_keep_each_labels_t
     weights, labels = found.fitted.weights, found.dataset.train.labels
     for label in (0, 1):
         assert float(weights[labels == label].mean()) == pytest.approx(1, abs=1e-5)
+
+
+def test_groups_whose_rates_take_no_part_are_named():
+    few = Rows(np.ones(60, dtype=int), np.r_[[0] * 50, [1] * 3, [2] * 7], 2)
+    whole = SimpleNamespace(group_names=("a", "b", "c"), label_names=("no", "yes"))
+    (said,) = too_few(few, few.labels, Goal(FAIR), whole)
+    assert said == "Groups 'b', 'c' have rates on fewer than 10 rows, which took no part in the choice."
+    (said,) = too_few(few.at(few.codes != 1), few.labels[few.codes != 1], Goal(FAIR), whole)
+    assert said.startswith("Group 'c' has a rate on fewer than 10 rows")
+    assert too_few(few.at(few.codes == 0), few.labels[few.codes == 0], Goal(FAIR), whole) == []
 
 
 def test_further_seeds_vote_on_every_row():

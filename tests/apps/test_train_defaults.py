@@ -192,8 +192,10 @@ def test_a_change_by_a_handful_of_rows_is_not_called_clear():
     assert (handful.word, handful.outside_limits) == ("worse", False)  # accuracy falls, and no smaller gap pays for it
     assert replace(handful, budget=100.0).word == "no-effect"
     assert "A group's rate is measured on 3 of the test rows" in handful.perhaps()
+    assert "measured on 3 of the test rows: its gap says little" in replace(handful, kept_plain=True).perhaps()
     enough = verdict([0] * 7 + many, [0] * 7 + few, [1] * 210, [0] * 10 + [1] * 200)
     assert replace(enough, budget=100.0).word == "helps"
+    assert replace(enough, kept_plain=True).perhaps() == ""
 
 
 def test_one_label_for_every_row_is_named():

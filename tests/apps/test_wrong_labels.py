@@ -91,6 +91,7 @@ def test_models_are_judged_by_mended_labels_where_trusted_exemplars_show_wrong_o
     assert (labels == 1).mean() == pytest.approx((truth == 1).mean(), abs=0.03)  # right on average, the given ones not
     assert abs((given == 1).mean() - (truth == 1).mean()) > 0.08
     assert "training labels are wrong" in notes[0]
+    assert "Test labels are as given" in notes[0]
 
 
 def test_exemplars_that_were_drawn_from_train_join_it_and_mend_nothing():

@@ -101,6 +101,8 @@ def test_clean_trains_every_way_beside_a_random_drop_of_the_same_cells_and_gives
     cells = [frame.loc[_rows(folder / "run" / "clean" / name)].groupby(["label", "sex"]).size().to_dict()
              for name in ("kept.txt", "random_seed0.txt")]  # fmt: skip
     assert cells[0] == cells[1]
+    again = fairweight(folder, "clean", "run", "--seeds", "2", "--jobs", "1")
+    assert "Test labels are as given: where they are wrong too" in again.stdout
 
 
 def _rows(path):

@@ -91,6 +91,7 @@ def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_
     assert "--fresh" in refused.stderr
     audited = fairweight(desk, "audit", "run/refit")
     assert audited.returncode == 0, audited.stderr
+    assert "Training with given weights learns no score per sample" in " ".join(audited.stdout.split())
     page = (desk / "run" / "refit" / "report.html").read_text()
     assert "those of weights.parquet" in page
     assert "Weights are fixed before training." in page

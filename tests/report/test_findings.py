@@ -156,6 +156,17 @@ def test_wrong_labels_are_counted_and_measured_where_the_truth_is_known():
     assert "wrong labels found" not in kinds(clean)
 
 
+def test_a_model_that_prefers_one_label_calls_no_label_wrong():
+    labels, groups = [0, 0, 0, 1] * 100, ["a", "b"] * 200
+    table = group_table(labels, [0] * 400, groups)
+    some = audits.weights(1_000, wrong=0.2)
+    blind = audits.trained(some.drop(columns="true_label"))
+    found = one(audits.audit(table, trained=blind), "wrong labels")
+    assert found.sentence.startswith("Which labels look wrong cannot be told")
+    assert one(audits.audit(trained=blind), "wrong labels").numbers["n"] > 0
+    assert one(audits.audit(table, trained=audits.trained(some)), "wrong labels").numbers["n"] > 0  # the truth is known
+
+
 def test_beside_the_baseline_better_worse_and_no_different():
     plain, even = audits.table([0.6, 0.9], n=2_000), audits.table([0.88, 0.9], n=2_000)
     some = audits.trained(audits.weights())

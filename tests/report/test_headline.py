@@ -100,6 +100,14 @@ def test_a_gap_that_falls_by_levelling_is_not_handed_on_as_a_model_to_use():
     assert top.action.startswith("compare with plain training at another threshold")
 
 
+def test_a_training_that_changes_nothing_is_not_put_down_to_chance():
+    same = judged("no-effect", 0.30, 0.30, 0.0, 0.0, (0.8, 0.8))
+    top = headline(same)
+    assert top.sentence.startswith("It changes nothing: the equal-opportunity gap stays 30.0 points")
+    assert top.action.startswith("use plain training, which is simpler")
+    assert headline(judged("no-effect", 0.30, 0.30, -0.1, 0.1, (0.8, 0.8))).sentence.startswith("No clear effect")
+
+
 def test_nothing_is_said_to_be_beaten_where_nothing_else_was_tried():
     more = {"chosen": "plain (trees)", "judged": {"reference": "plain (trees)", "candidates": [{"name": "plain"}]}}
     top = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **more))

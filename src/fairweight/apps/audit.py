@@ -114,6 +114,13 @@ def audit_of(
     )
 
 
+def _called(spec: Spec, metrics: Mapping[str, Any]) -> str:
+    """What was trained, as a sentence begins with it."""
+    if spec.weights:
+        return "Training with given weights"
+    return str(metrics["chosen"] if "judged" in metrics else catalog.load("methods", spec.method).__name__)
+
+
 def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
     """What training left of every sample, without inputs."""
     weights = folder.read_weights()
@@ -121,7 +128,7 @@ def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Train
     ranked = ranked_labels(folder, weights)
     record, kept = metrics.get("run", {}), scores or path
     return Trained(
-        method=str(metrics["chosen"] if "judged" in metrics else catalog.load("methods", spec.method).__name__),
+        method=_called(spec, metrics),
         weights=weights,
         suspects=ranked.table,
         detection=detection(weights, ranked.table),

@@ -97,10 +97,11 @@ class Cleaned:
             table = pd.DataFrame.from_dict(rows, orient="index", columns=[*NUMBERS.values(), ""])
             count = len(arms[GIVEN])
             lines += ["", f"{method}, in %, {count} seeds, mean ± standard error", table.to_string()]
+        by = "Test labels are as given: where they are wrong too, mended labels look worse here than they are."
         note = " One seed tells nothing of chance: raise the seeds." if count < 2 else ""
         where = f"Files and runs: {self.out}"
         where += "" if self.recommended is None else f"; the cleaned set: {self.out / RECOMMENDED}"
-        return "\n".join([*lines, "", f"{self.advice()}{note}", where])
+        return "\n".join([*lines, "", by, f"{self.advice()}{note}", where])
 
 
 def clean(

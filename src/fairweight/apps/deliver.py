@@ -122,9 +122,12 @@ def search(
     votes = [c.votes(judged) for c in candidates]
     judgements, place, why = judged_together(rows, plain.votes(judged), votes, goal, seed)
     chosen = plain if place is None else candidates[place]
-    fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
-    if why == NOTHING and all(c.name == "plain" for c in candidates):
-        why = ONLY_PLAIN
+    fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
+    fitted = fitted_plain
+    if chosen.way is not plain.way:  # a second stage of plain training needs no other
+        fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
+    if chosen.shift is not None:
+        fitted = replace(fitted, shift=chosen.shift.tolist())
     if place is None:
         before = judgements[candidates.index(plain)].score
         note = closest(candidates, judgements, before, goal) if why == NOTHING else ""
@@ -161,13 +164,14 @@ def closest(candidates: Sequence[Candidate], judgements: Sequence[Judgement], be
     )
 
 
-def too_few(rows: Rows, plain: Floats, goal: Goal, data: Dataset) -> list[str]:
+def too_few(rows: Rows, plain: Ints | Floats, goal: Goal, data: Dataset) -> list[str]:
     """Say whose rates are measured on too few rows to choose by, if any."""
     names = data.label_names if rows.by_label else data.group_names
     few = [] if goal.criterion.views else goal.criterion.few(counted(rows, plain), by_label=rows.by_label)
     named = ", ".join(repr(names[row]) for row in few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
     have = "has a rate" if len(few) == 1 else "have rates"
-    return [f"{named} {have} on fewer than {FEWEST} rows, which took no part in the choice."] if few else []
+    which = ("Label" if rows.by_label else "Group") + "s" * (len(few) > 1)
+    return [f"{which} {named} {have} on fewer than {FEWEST} rows, which took no part in the choice."] if few else []
 
 
 def short_of_bound(candidates: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, goal: Goal) -> str:
@@ -194,9 +198,11 @@ def mended_labels(data: Dataset, seed: int) -> tuple[Ints | None, list[str]]:
     wrong = noise.count()
     estimate = f"about {wrong.value:,.0f} of {wrong.n:,} training labels are wrong, 95 % interval {wrong.low:,.0f} to"
     note = (
-        f"Beside the trusted exemplars {estimate} {wrong.high:,.0f}. Models were judged by labels drawn from the chance"
+        f"Beside the trusted exemplars {estimate} {wrong.high:,.0f}. Models were judged by labels drawn from the "
+        "chance of each; `fairweight suspects` ranks them, `fairweight clean` mends. Test labels are as given: where "
+        "they come from the same source, gap and accuracy on test rows are measured by wrong labels too."
     )
-    return noise.likely_labels(seed), [f"{note} of each; `fairweight suspects` ranks them, `fairweight clean` mends."]
+    return noise.likely_labels(seed), [note]
 
 
 def gone_wrong(fitted: Fitted, data: Dataset, when_judged: Score, labels: Ints | None = None) -> bool:

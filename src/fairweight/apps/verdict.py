@@ -134,6 +134,8 @@ class Verdict:
 
     def perhaps(self) -> str:
         """Say what chance may explain although it looks clear: a change by few rows, or a limit that is not kept."""
+        if self.kept_plain and self._few:
+            return f"A group's rate is measured on {self._few} of the test rows: its gap says little."
         if self.kept_plain or math.isnan(self.change[0]):
             return ""
         cost, gap, text = self.accuracy, self.gap[1], []

@@ -173,7 +173,8 @@ def _about_training(audit: Audit) -> Found:
     """What changed, where weight went, wrong labels, the run's own warnings; nothing for predictions alone."""
     if audit.trained is not None:
         yield from _beside_baseline(audit)
-        for maker in (_effect, _moved, _suspects, _warnings):
+        tells = not audit.says_one_label or audit.trained.wrong_counts or audit.trained.wrong is not None
+        for maker in (_effect, _moved, _suspects if tells else _no_opinion, _warnings):
             yield from maker(audit.trained)
 
 
@@ -255,6 +256,11 @@ def expected_wrong(trained: Trained) -> float | None:
     if wrong is None and "posterior" in trained.suspects:
         wrong = trained.suspects["posterior"].to_numpy()
     return None if wrong is None else float(wrong[trained.suspects["suspected"].to_numpy()].sum())
+
+
+def _no_opinion(trained: Trained) -> Found:
+    """A model that prefers one label for every row holds all rows of the others wrong."""
+    yield "wrong labels", "note", {"n": None}, {"wording": "wrong labels unknown"}
 
 
 def _suspects(trained: Trained) -> Found:

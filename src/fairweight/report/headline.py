@@ -73,9 +73,11 @@ def headline(audit: Audit) -> Headline:
             word = "only-plain" if tried == {"plain"} else word
             word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
         else:
+            if word == "no-effect" and (gap.value, gap.low, gap.high, accuracy.value) == (0, 0, 0, 0):
+                word = "no-change"  # no draw of the rows tells the two apart
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"
             values |= _levelled(audit, word)
-            tiles = _tiles_beside(audit, gap, accuracy, tone, clear=word != "no-effect")
+            tiles = _tiles_beside(audit, gap, accuracy, tone, clear=word not in ("no-effect", "no-change"))
     if audit.says_one_label:
         word, tone, values["accuracy"] = "one-label", "bad", percent(metrics["accuracy"])
         words = f"Each of the {metrics['n']:,} rows is predicted alike."
