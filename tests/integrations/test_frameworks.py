@@ -90,6 +90,38 @@ def test_lightning_refuses_automatic_optimization() -> None:
         FormlCallback().setup(None, Module(), "fit")
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_lightning_says_where_no_step_was_asked_for(asked: bool, caplog: pytest.LogCaptureFixture) -> None:
+    lightning = pytest.importorskip("lightning", reason="lightning is not installed")
+    import fairweight as fw
+    from fairweight.integrations.lightning import FormlCallback, forml_step
+
+    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        automatic_optimization = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.net(x)
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            return forml_step(self, batch) if asked else None
+
+    held = fw.Batch(torch.randn(8, 2), torch.arange(8) % 2)
+    rows = fw.with_rows(torch.utils.data.TensorDataset(held.inputs, held.labels))
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", devices=1, enable_checkpointing=False, callbacks=[FormlCallback(held)], **quiet
+    )
+    trainer.fit(Module(), torch.utils.data.DataLoader(rows, 4))
+    assert ("forml_step" in caplog.text) != asked
+
+
 def test_a_step_inside_accelerates_accumulation_is_refused() -> None:
     import fairweight as fw
     from fairweight.errors import BadInput

@@ -12,6 +12,7 @@ trainer.fit(Net(), DataLoader(fw.with_rows(dataset), 64))
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,8 @@ try:
     from lightning.pytorch import Callback
 except ImportError:  # pragma: no cover - said in a sentence where it is missing
     raise MissingDependency("FormlCallback needs lightning; run pip install 'fairweight[lightning]'.") from None
+
+_log = logging.getLogger("fairweight")
 
 
 class FormlCallback(Callback):  # type: ignore[misc]
@@ -103,6 +106,11 @@ class FormlCallback(Callback):  # type: ignore[misc]
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Let the method look at what the model predicts, where it asks to."""
         self.method.on_epoch(trainer.current_epoch + 1, partial(predict, pl_module, ranks=self.method.ranks))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Say so where the module never asked for a step: in manual optimization nobody else takes one."""
+        if self.method.steps == 0:
+            _log.warning("no batch went through FORML: call forml_step(self, batch) in the module's training_step")
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Clip the gradient, which a precision plugin has unscaled by now."""
