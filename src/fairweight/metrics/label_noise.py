@@ -101,8 +101,8 @@ def _resamples(
         known = flip.counts_by_cell(redrawn.labels, redrawn.groups, (num_groups, k))
         anchor = flip.anchor_of(given, known, random=at_random)
         for labels in (some.labels, flip.drawn_labels(flip.softmax(by_inputs[places]), random)):
-            found = flip.flip_rates(evidence, labels, some.groups, anchor, start=flips, rounds=20)
-            resamples.append(_Resample(np.exp(evidence), labels, some.groups, found))
+            estimated = flip.flip_rates(evidence, labels, some.groups, anchor, start=flips, rounds=20)
+            resamples.append(_Resample(np.exp(evidence), labels, some.groups, estimated))
     return resamples
 
 
