@@ -52,19 +52,19 @@ def audit(
     if predictions is not None and run is None:
         if share is not None:
             check_file(share, str(predictions), flag="share")
-        reading: dict[str, Any] = {"label": label, "prediction": prediction, "group": group, "positive": positive}
-        reading |= {"threshold": threshold, "delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
-        result = audit_predictions(predictions, **reading, max_file_gb=max_file_gb, seed=seed)
-        folder = Path("runs") / f"audit_{predictions.stem}"
+        way: dict[str, Any] = {"label": label, "prediction": prediction, "group": group, "positive": positive}
+        way |= {"threshold": threshold, "delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
+        made = audit_predictions(predictions, **way, max_file_gb=max_file_gb, seed=seed)
+        where = Path("runs") / f"audit_{predictions.stem}"
     elif run is not None and predictions is None:
         opt.introduce(run, source=True)
         if share is not None:
             check_file(share, *files_named(RunFolder(run).read_spec()), flag="share")
-        result, folder = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
+        made, where = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
     else:
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
-    result = replace(result, notes=tuple(map(flags_for_names, result.notes)))
+    made = replace(made, notes=tuple(map(flags_for_names, made.notes)))
     rows = None if without_rows is None else not without_rows
-    written = write_audit(result, out if out is not None else folder, rows=rows, share=share)
+    written = write_audit(made, out if out is not None else where, rows=rows, share=share)
     width = min(110, shutil.get_terminal_size((110, 24)).columns)
     opt.show(written.to_dict(), written.text(width, in_flags), json)

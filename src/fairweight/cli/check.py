@@ -38,24 +38,23 @@ def check(
     if not -(2**63) <= seed < 2**63:
         raise BadInput(f"--seed {seed}; give a whole number below 2 ** 63.")
     torch.manual_seed(seed)
-    device = opt.device_of(device)
-    net = model_from(model).to(device)
-    opt.spare_threads(sum(p.numel() for p in net.parameters()), device)
-    result = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), device))
+    where = opt.device_of(device)
+    net = model_from(model).to(where)
+    opt.spare_threads(sum(p.numel() for p in net.parameters()), where)
+    result = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), where))
     size = f"{result.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
-    opt.show(result.to_dict(), f"{model}: {size} on {device}.\n{result.text()}", json)
+    opt.show(result.to_dict(), f"{model}: {size} on {where}.\n{result.text()}", json)
     if not result.passed:
         raise typer.Exit(1)
 
 
-def batches_for(net: nn.Module, shape: str, inputs: str, sizes: tuple[int, int], device: str) -> tuple[Batch, Batch]:
+def batches_for(net: nn.Module, shape: str, inputs: str, sizes: tuple[int, int], where: str) -> tuple[Batch, Batch]:
     """A training batch and an exemplar batch of these sizes that the model takes."""
     from fairweight.runs.own_model import example_batches, example_inputs
     from fairweight.types import map_tensors
 
-    input_shape = tuple(whole_numbers(shape, "--input")) if shape else None
-    examples = (example_inputs(net, size, input_shape, inputs or None) for size in sizes)
-    train, exemplar = (map_tensors(example, lambda t: t.to(device)) for example in examples)
+    one = tuple(whole_numbers(shape, "--input")) if shape else None
+    train, held = (map_tensors(example_inputs(net, size, one, inputs or None), lambda t: t.to(where)) for size in sizes)
     if not any(p.requires_grad for p in net.parameters()):
         raise BadInput("The model has no parameters to train; name one that has.")
-    return example_batches(net, train, exemplar, *sizes)
+    return example_batches(net, train, held, *sizes)

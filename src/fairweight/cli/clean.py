@@ -23,5 +23,5 @@ def clean(
     from fairweight.apps.clean import clean as clean_run
 
     opt.quiet()
-    result = clean_run(run, out, trust=trust, trainings=opt.trainings(seeds, seed, jobs, device, data_dir))
-    opt.show(result.to_dict(), result.text(), json)
+    cleaned = clean_run(run, out, trust=trust, trainings=opt.trainings(seeds, seed, jobs, device, data_dir))
+    opt.show(cleaned.to_dict(), cleaned.text(), json)

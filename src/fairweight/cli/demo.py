@@ -21,16 +21,16 @@ def demo(
     from fairweight.apps.demo import demo as run_demo
     from fairweight.apps.demo import text_of
 
-    started, device = time.monotonic(), opt.device_of(device)
+    started, where = time.monotonic(), opt.device_of(device)
     if not json:
         opt.tell("Handwritten digits; 20 % of the training labels are set to 2. Learning what each sample is worth ...")
-    result = run_demo(out, seeds=seeds, first_seed=seed, device=device, tell=opt.tell)
+    values = run_demo(out, seeds=seeds, first_seed=seed, device=where, tell=opt.tell)
     if records is not None:
         from fairweight.paper import records as kept
         from fairweight.runs.provenance import provenance
 
-        numbers = {key: value for key, value in result.items() if key not in ("folders", "picture")}
-        kept.keep({"kind": "demo", **numbers, **provenance(device)}, records)
-    files = f"Run folders: {str(out).rstrip('/')}/   Picture: {result['picture']}"
+        numbers = {key: value for key, value in values.items() if key not in ("folders", "picture")}
+        kept.keep({"kind": "demo", **numbers, **provenance(where)}, records)
+    files = f"Run folders: {str(out).rstrip('/')}/   Picture: {values['picture']}"
     took = f"Done in {time.monotonic() - started:.0f} seconds."
-    opt.show(result, f"\n{text_of(result)}\n{files}\n{took}", json)
+    opt.show(values, f"\n{text_of(values)}\n{files}\n{took}", json)

@@ -39,28 +39,23 @@ def predict(
     opt.introduce(run)
     if out is not None:
         check_file(out, file)
-    reading: dict[str, Any] = {"delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
-    reading |= {"file_column": file_column, "keep_columns": listed(keep_columns or "")}
-    reading |= {
-        "max_file_gb": max_file_gb,
-        "max_megapixels": max_megapixels,
-        "network": network,
-        "trust_code": trust_code,
-    }
-    result = predict_rows(run, file, opt.device_of(device), **reading)
+    way: dict[str, Any] = {"delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
+    way |= {"file_column": file_column, "keep_columns": listed(keep_columns or "")}
+    way |= {"max_file_gb": max_file_gb, "max_megapixels": max_megapixels, "network": network, "trust_code": trust_code}
+    predictions = predict_rows(run, file, opt.device_of(device), **way)
     if out is not None:
-        write_table(result.to_pandas(), out, "predictions.csv", "%.6f")
-    for note in result.notes:
+        write_table(predictions.to_pandas(), out, "predictions.csv", "%.6f")
+    for note in predictions.notes:
         opt.tell(note)
     if json:
-        table = None if result.table is None else result.table.to_dict()
-        where = {"predicted": result.predicted} if out is None else {"out": str(out)}
-        opt.show({"rows": len(result.chances), **where, "metrics": table}, "", json)
+        table = None if predictions.table is None else predictions.table.to_dict()
+        where = {"predicted": predictions.predicted} if out is None else {"out": str(out)}
+        opt.show({"rows": len(predictions.chances), **where, "metrics": table}, "", json)
         return
     if out is None:
-        write_csv(result.to_pandas(), sys.stdout, "%.6f")
+        write_csv(predictions.to_pandas(), sys.stdout, "%.6f")
     else:
-        print(f"{len(result.chances):,} predictions written to {out}.")
-    if result.table is not None:
+        print(f"{len(predictions.chances):,} predictions written to {out}.")
+    if predictions.table is not None:
         width = shutil.get_terminal_size((120, 24)).columns
-        print(f"\n{result.table.text(width)}", file=sys.stderr if out is None else sys.stdout)
+        print(f"\n{predictions.table.text(width)}", file=sys.stderr if out is None else sys.stdout)

@@ -28,13 +28,13 @@ def suspects(
     from fairweight.runs.spec_data import files_named
 
     opt.introduce(run)
-    result = suspects_of(run, trust=trust)
+    suspected = suspects_of(run, trust=trust)
     if out is not None:
         check_file(out, *files_named(RunFolder(run).read_spec()))
-    sets = {} if relabel is None else {"relabelled": result.relabelled(relabel)}
-    sets |= {"kept": kept(result.ranked)} if drop else {}
-    path = write_table(result.ranked, run / "suspects.csv" if out is None else out)
+    sets = {} if relabel is None else {"relabelled": suspected.relabelled(relabel)}
+    sets |= {"kept": kept(suspected.ranked)} if drop else {}
+    path = write_table(suspected.ranked, run / "suspects.csv" if out is None else out)
     written = {name: str(write_table(table, path.with_name(f"{name}.csv"))) for name, table in sets.items()}
-    lines = [f"{in_flags(result.text(top))}\n\nAll {len(result.ranked):,} labels, ranked: {path}"]
-    lines += [f"{name.capitalize()}: {len(sets[name]):,} rows in {file}" for name, file in written.items()]
-    opt.show({**result.to_dict(top), "file": str(path), **written}, "\n".join(lines), json)
+    lines = [f"{in_flags(suspected.text(top))}\n\nAll {len(suspected.ranked):,} labels, ranked: {path}"]
+    lines += [f"{name.capitalize()}: {len(sets[name]):,} rows in {where}" for name, where in written.items()]
+    opt.show({**suspected.to_dict(top), "file": str(path), **written}, "\n".join(lines), json)

@@ -95,7 +95,7 @@ def find(source: str | Path | pd.DataFrame, request: Request) -> Found:
         frame = check_frame(source, "the frame", notes)
         column = image.file_column
         rows = Rows(frame) if column is None else listed_files(frame, column, Path(), image)
-        found = _unnamed_source("frame", {"train": rows}, request, notes, image)
+        found = _from_user("frame", {"train": rows}, request, notes, image)
     else:
         raise BadInput(f"a source is a name, a path or a pandas frame, not {type(source).__name__}.")
     return _add_parts_from_files(found, request)
@@ -118,7 +118,7 @@ def _from_path(source: str, request: Request) -> Found:
         parts = {name: file_rows(files, table, image, notes) for name, files in files_by_part.items()}
     else:
         parts = {name: read_rows(sub, table, image, notes) for name, sub in folder_parts(path).items()}
-    return _unnamed_source(printable(path.name), parts, request, notes, image)
+    return _from_user(printable(path.name), parts, request, notes, image)
 
 
 def read_rows(source: str | Path, table: TableOptions, image: ImageOptions, notes: list[str]) -> Rows:
@@ -139,9 +139,7 @@ def file_rows(paths: Sequence[Path], table: TableOptions, image: ImageOptions, n
     return Rows(frame) if column is None else listed_files(frame, column, paths[0].parent, image)
 
 
-def _unnamed_source(
-    name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions
-) -> Found:
+def _from_user(name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions) -> Found:
     names = parts["train"].names()
     if request.label is None and "label" not in names:
         raise MissingColumn(f"name the label column with {option('label')}; the columns are {listing(names, 12)}.")

@@ -72,7 +72,7 @@ def divide(
 def _draw_parts(parts: dict[str, Marked], split: Split, seed: int, notes: list[str]) -> None:
     """Draw test and validation from train, unless they are given."""
     total = len(parts["train"])
-    for name, parts_left in (("test", 4), ("validation", 3)):  # so many parts need a row of every cell from here on
+    for name, parts_to_fill in (("test", 4), ("validation", 3)):  # so many parts need a row of every cell from here on
         asked, share = getattr(split, name), getattr(split.settled(), name)
         own = name in parts and parts[name].origin == name
         if name in parts and isinstance(asked, float) and (asked > 0 or not own):
@@ -83,7 +83,7 @@ def _draw_parts(parts: dict[str, Marked], split: Split, seed: int, notes: list[s
             continue
         train = parts["train"]
         # The share is of all rows; what is left after an earlier draw is smaller.
-        sizes = proportional(train.strata(), share * total / len(train), parts_left)
+        sizes = proportional(train.strata(), share * total / len(train), parts_to_fill)
         drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
         parts["train"], parts[name] = train.without(drawn), train.take(drawn)
         rows = f"{len(drawn):,} rows drawn from train"

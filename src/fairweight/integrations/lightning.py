@@ -129,9 +129,8 @@ class FormlCallback(Callback):  # type: ignore[misc]
         rows = torch.arange(len(self._sampler)).tensor_split(trainer.world_size)[trainer.global_rank]
         self._batches_drawn += 1
         batch = self._sampler.batch(self.exemplars, self._batches_drawn - 1, rows).to(device)
-        return replace(
-            batch, inputs=trainer.precision_plugin.convert_input(batch.inputs)
-        )  # as Lightning does training's
+        # Lightning converts training batches itself.
+        return replace(batch, inputs=trainer.precision_plugin.convert_input(batch.inputs))
 
     def step(self, module: Any, batch: Any) -> Tensor | None:
         """One batch of a module's training step; the loss where a step was made."""

@@ -149,13 +149,13 @@ def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> A
     return axis
 
 
-def position(axis: Axis, wanted: Hashable, what: str) -> int:
+def position(axis: Axis, key: Hashable, what: str) -> int:
     """The code of a name, or else of a value."""
     for keys in (list(axis.values()), list(axis)):
-        if wanted in keys:
-            return keys.index(wanted)
+        if key in keys:
+            return keys.index(key)
     choices = ", ".join(repr(name) for name in list(axis.values())[:20])
-    raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {choices}.")
+    raise BadInput(f"{key!r} is not a {what} of this table; choose from: {choices}.")
 
 
 def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
@@ -187,15 +187,15 @@ def _label_columns(labels: object, predictions: Sequence[object], names: Names |
     return [_recode(codes, values, axis) for codes, values in columns], axis
 
 
-def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
+def _positive(axis: Axis, positive: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
     """The axis and the code of the positive label; None where more than two labels are compared one by one."""
     if len(axis) == 1 and not declared:  # the label that did not occur is still the other one
         [only] = cast(Any, axis)
-        other = wanted if wanted is not None else {0: 1, -1: 1}.get(only, only)
+        other = positive if positive is not None else {0: 1, -1: 1}.get(only, only)
         if other != only:
             axis = {value: value for value in sorted((only, type(only)(other)))}
-    if wanted is not None:
-        return axis, position(axis, wanted, "label")
+    if positive is not None:
+        return axis, position(axis, positive, "label")
     if len(axis) > 2:
         return axis, None
     return axis, list(axis).index(1) if 1 in axis else len(axis) - 1

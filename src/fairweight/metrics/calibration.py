@@ -20,22 +20,18 @@ def calibration_by_group(
     known; None puts all samples together.
     """
     if chances.shape[1] == 2:
-        predicted, came_true = chances[:, 1], (labels == 1).astype(float)
+        chance, observed = chances[:, positive], (labels == positive).astype(float)
     else:
-        predicted, came_true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
+        chance, observed = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
     parts = {"all": np.ones(len(labels), dtype=bool)}
     if groups is not None:
         parts = {name: groups == code for code, name in enumerate(names) if (groups == code).any()}
-    return {name: _calibration(predicted[members], came_true[members]) for name, members in parts.items()}
+    return {name: _calibration(chance[members], observed[members]) for name, members in parts.items()}
 
 
-def _calibration(predicted: npt.NDArray[Any], came_true: npt.NDArray[Any]) -> dict[str, float | int]:
-    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, BINS + 1)[1:-1]))
-    bins = np.searchsorted(edges, predicted, side="right")  # equal probabilities share a bin
-    error = np.abs(np.bincount(bins, predicted - came_true)).sum() / len(predicted)
-    return {
-        "n": len(predicted),
-        "predicted": float(predicted.mean()),
-        "observed": float(came_true.mean()),
-        "error": float(error),
-    }
+def _calibration(chance: npt.NDArray[Any], observed: npt.NDArray[Any]) -> dict[str, float | int]:
+    edges = np.unique(np.quantile(chance, np.linspace(0, 1, BINS + 1)[1:-1]))
+    bins = np.searchsorted(edges, chance, side="right")  # equal probabilities share a bin
+    error = np.abs(np.bincount(bins, chance - observed)).sum() / len(chance)
+    means = {"predicted": float(chance.mean()), "observed": float(observed.mean())}
+    return {"n": len(chance), **means, "error": float(error)}

@@ -32,9 +32,8 @@ SAMPLES = 2_000  # of the counts, for intervals
 ROUNDS = 30  # of Newton's method, for a group's curves
 U, V = (rate.astype(np.float64) for rate in np.meshgrid(RATES, RATES, indexing="ij"))  # [R, R]
 KEPT = 1 - U - V  # [R, R] how much of the true chance shows in given labels
-EDGES = np.concatenate(
-    [[0.0], (RATES[1:-1] + RATES[2:]) / 2, RATES[-1:]]
-)  # [R] of the rates that each above 0 stands for
+# [R] bounds of the rates that each rate above 0 stands for
+EDGES = np.concatenate([[0.0], (RATES[1:-1] + RATES[2:]) / 2, RATES[-1:]])
 POSSIBLE = KEPT >= 1 - MAX_SUM
 
 

@@ -199,20 +199,18 @@ def shrinkage(rates: Floats, drawn: Sequence[Floats]) -> Floats:
     errors = np.cov(np.stack(angles).T).reshape(g * k, g * k)
     errors = 0.5 * errors + 0.5 * np.diag(np.diag(errors)) + MIN_ERROR**2 * np.eye(g * k)
     label, group = np.tile(np.arange(k), g), np.repeat(np.arange(g), k)
-    effects = [np.eye(g * k)]
+    kinds = [np.eye(g * k)]
     if g > 1 and g * k <= MANY_CELLS:
-        effects += [(code[:, None] == code).astype(np.float64) for code in (label, group)]
+        kinds += [(code[:, None] == code).astype(np.float64) for code in (label, group)]
     scores, maps = [], []
-    for spreads in product(SPREADS, repeat=len(effects)):
-        covariance: Floats = sum(
-            (s**2 * effect for s, effect in zip(spreads, effects, strict=True)), np.zeros_like(errors)
-        )
-        precision = np.linalg.inv(errors + covariance)
+    for spreads in product(SPREADS, repeat=len(kinds)):
+        extra: Floats = sum((s**2 * kind for s, kind in zip(spreads, kinds, strict=True)), np.zeros_like(errors))
+        precision = np.linalg.inv(errors + extra)
         total = ones @ precision @ ones
         mean = np.outer(ones, precision @ ones / total)  # each entry the weighted mean
         residual = value - mean @ value
         scores.append(0.5 * (np.linalg.slogdet(precision)[1] - residual @ precision @ residual - np.log(total)))
-        maps.append(mean + covariance @ precision @ (np.eye(g * k) - mean))
+        maps.append(mean + extra @ precision @ (np.eye(g * k) - mean))
     return np.asarray(np.einsum("c,cij->ij", softmax(np.array([scores]))[0], np.stack(maps)))
 
 

@@ -36,7 +36,10 @@ def label_noise(
     k = rows.scores.shape[1]
     if trusted.scores.shape[1] != k or len(trusted.labels) < k:
         raise BadInput(f"{len(trusted.labels)} trusted rows for {k} labels; give some of each, with the same labels.")
-    return _by_grid(rows, trusted) if k == 2 else _by_em(rows, trusted)
+    if k > 2:
+        return _by_em(rows, trusted)
+    odds, trusted_odds = (part.scores[:, 1] - part.scores[:, 0] for part in (rows, trusted))
+    return flip_grid(odds, rows.labels, rows.groups, trusted_odds, trusted.labels, trusted.groups)
 
 
 class _Rows(NamedTuple):
@@ -53,11 +56,6 @@ class _Resample(NamedTuple):
     labels: Ints  # [n]
     groups: Ints  # [n]
     flips: flip.Flips  # as EM finds them there
-
-
-def _by_grid(rows: _Rows, trusted: _Rows) -> LabelNoise:
-    odds, trusted_odds = (part.scores[:, 1] - part.scores[:, 0] for part in (rows, trusted))
-    return flip_grid(odds, rows.labels, rows.groups, trusted_odds, trusted.labels, trusted.groups)
 
 
 def _by_em(rows: _Rows, trusted: _Rows) -> LabelNoise:
@@ -103,8 +101,8 @@ def _resamples(
         known = flip.counts_by_cell(redrawn.labels, redrawn.groups, (num_groups, k))
         anchor = flip.anchor_of(given, known, random=at_random)
         for labels in (some.labels, flip.drawn_labels(flip.softmax(by_inputs[places]), random)):
-            found = flip.flip_rates(evidence, labels, some.groups, anchor, start=flips, rounds=20)
-            resamples.append(_Resample(np.exp(evidence), labels, some.groups, found))
+            estimated = flip.flip_rates(evidence, labels, some.groups, anchor, start=flips, rounds=20)
+            resamples.append(_Resample(np.exp(evidence), labels, some.groups, estimated))
     return resamples
 
 

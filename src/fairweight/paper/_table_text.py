@@ -117,11 +117,8 @@ class _Comparison(NamedTuple):
 
 def _comparisons(record: Record) -> list[_Comparison]:
     titles = {row["key"]: row["title"] for row in record["rows"]}
-    return [
-        _Comparison([row["title"], titles[key]], differences)
-        for row in record["rows"]
-        for key, differences in row["compared"].items()
-    ]
+    pairs = [(row["title"], titles[key], found) for row in record["rows"] for key, found in row["compared"].items()]
+    return [_Comparison([title, other], differences) for title, other, differences in pairs]
 
 
 def _compared_by(record: Record) -> dict[str, str]:

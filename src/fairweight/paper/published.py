@@ -28,7 +28,5 @@ def tables() -> dict[str, dict[str, dict[str, Printed]]]:
 
 
 def _row(row: dict[str, Any], runs: int | None) -> dict[str, Printed]:
-    numbers = {}
-    for key, (value, *error) in ((key, pair) for key, pair in row.items() if key != "row"):
-        numbers[key] = Printed(float(value), float(error[0]) if error else None, runs)
-    return numbers
+    numbers = {key: pair for key, pair in row.items() if key != "row"}
+    return {key: Printed(float(v), float(error[0]) if error else None, runs) for key, (v, *error) in numbers.items()}

@@ -43,17 +43,17 @@ class Celeba(LocalSet):
     def find(self, request: Request) -> Found:
         """Find the published split; the validation part is the exemplar set, as in the paper."""
         image = request.options.image or ImageOptions(crop=178, size=128)
-        wanted = [request.label or self.label, *(self.group if request.group is None else request.group)]
-        for name in wanted:
+        chosen = [request.label or self.label, *(self.group if request.group is None else request.group)]
+        for name in chosen:
             if name not in ATTRIBUTES:
                 raise UnknownName(f"CelebA has no attribute {name!r}; {columns_are(name, ATTRIBUTES)}.")
         parts = self.search(
-            request, lambda folder: self._published(folder, wanted, image) or _parquet(folder, wanted, image)
+            request, lambda folder: self._published(folder, chosen, image) or _parquet(folder, chosen, image)
         )
         exemplar = Exemplar("validation") if "validation" in parts else Exemplar()
         return Found(self.name, parts, self.label, self.group, exemplar=exemplar, image=image)
 
-    def _published(self, folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, Rows] | None:
+    def _published(self, folder: Path, chosen: list[str], image: ImageOptions) -> dict[str, Rows] | None:
         import pandas as pd
 
         images, attributes, partition = (_find_file(folder, name.rstrip("/")) for name in self.needs)
@@ -63,7 +63,7 @@ class Celeba(LocalSet):
         names = [lists[0].readline() for _ in range(2)][1].split()
         if sorted(names) != sorted(ATTRIBUTES):
             raise UnreadableFile(f"{attributes} does not name the forty attributes in its second line; copy it again.")
-        used = {"file", *wanted, names[-1]}  # the last one tells whether a line is whole
+        used = {"file", *chosen, names[-1]}  # the last one tells whether a line is whole
         try:
             frame = pd.read_csv(lists[0], sep=r"\s+", names=["file", *names], usecols=list(used), dtype=str)
             listed = pd.read_csv(lists[1], sep=r"\s+", names=["file", "part"], dtype=str)
@@ -75,14 +75,14 @@ class Celeba(LocalSet):
             raise UnreadableFile(f"{line} has no {len(names)} attributes or no part; copy it again.")
         parts = {}
         for part, rows in frame.groupby("part", sort=False):
-            columns = {name: _answers(rows[name].tolist(), name) for name in wanted}
+            columns = {name: _answers(rows[name].tolist(), name) for name in chosen}
             parts[str(part)] = files_rows([images / file for file in rows["file"]], images, columns, image)
         if "train" not in parts or "test" not in parts:
             raise UnreadableFile(f"{partition} leaves train or test without images; copy it again.")
         return parts
 
 
-def _parquet(folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, Rows] | None:
+def _parquet(folder: Path, chosen: list[str], image: ImageOptions) -> dict[str, Rows] | None:
     import pandas as pd
 
     parquet = parquet_parts(folder, image, {}, {})
@@ -91,7 +91,7 @@ def _parquet(folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, 
     parts = {}
     for part, rows in parquet.items():
         answers = {}
-        for name in wanted:
+        for name in chosen:
             # One form has a column per attribute, another a list of all in the published order.
             column = name if name in rows.names() else f"attributes[{ATTRIBUTES.index(name)}]"
             if column not in rows.names():

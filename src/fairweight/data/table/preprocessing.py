@@ -122,13 +122,9 @@ def table_samples(
 
 
 def _note_leaks(
-    columns: Mapping[str, TrainColumn],
-    train: Marked,
-    meaning: Meaning,
-    options: TableOptions,
-    exclude: Sequence[str],
+    columns: Mapping[str, TrainColumn], train: Marked, meaning: Meaning, options: TableOptions, exclude: Sequence[str],
     notes: list[str],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Warn of columns that give the label or the group away; returns those that are dropped for it."""
     suspects = find_leaks(columns, train.labels, meaning.label_names, [*exclude, *options.drop], NEARLY)
     advice = f"leave them out with {option('table.drop')} unless they are known when you predict"

@@ -43,10 +43,10 @@ def table_files(pattern: str) -> list[Path]:
     """List the files that a path or a glob names, in order."""
     if is_there(Path(pattern)):
         return [Path(pattern)]
-    found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207 -- may be absolute
-    if not found:
+    paths = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207 -- may be absolute
+    if not paths:
         raise MissingData(f"there is no file {pattern!r}; check the path.")
-    return found
+    return paths
 
 
 def read_frame(paths: Sequence[Path], options: TableOptions, notes: list[str]) -> pd.DataFrame:

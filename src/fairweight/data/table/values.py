@@ -135,8 +135,7 @@ def _read(values: pd.Series[Any], form: str) -> Numbers:
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
-        found = values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan))
     codes, distinct = factors(values)
     distinct = np.asarray(distinct, dtype=object)
     if form:
@@ -152,6 +151,5 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
     codes, distinct = factors(values)  # a date stands in many rows, and is read once
     texts = pd.Series(distinct).astype("str").str.strip()
     moments = pd.to_datetime(texts, format=form, errors="coerce", utc=True)
-    numbers = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-    filled = np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-    return np.append(filled, np.nan)[codes]
+    since_1970 = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    return np.append(since_1970.to_numpy(dtype=np.float64, na_value=np.nan), np.nan)[codes]
