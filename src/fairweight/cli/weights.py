@@ -31,5 +31,5 @@ def weights(
     where = opt.device_of(device)
     wanted = app.Wanted(source, label, group, None, seed, data, **search)
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-    result = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
-    opt.show(result.to_dict(), result.text(), json)
+    found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
+    opt.show(found.to_dict(), found.text(), json)

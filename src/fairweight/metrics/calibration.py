@@ -12,20 +12,15 @@ BINS = 10  # of as many samples each, as far as samples are not alike
 
 
 def calibration_by_group(
-    chances: npt.NDArray[Any],
-    labels: npt.NDArray[Any],
-    groups: npt.NDArray[Any] | None,
-    names: Sequence[str] = (),
-    *,
-    positive: int = 1,
+    chances: npt.NDArray[Any], labels: npt.NDArray[Any], groups: npt.NDArray[Any] | None, names: Sequence[str] = ()
 ) -> dict[str, dict[str, float | int]]:
     """By group: mean probability, how often it came true, and the mean distance of the two over ten bins (ECE).
 
-    chances: [N, K]. Of two classes the positive one counts, of more the predicted one. groups: -1 is not known; None
-    puts all samples together.
+    chances: [N, K]. Of two classes the second counts, the positive one; of more the predicted one. groups: -1 is not
+    known; None puts all samples together.
     """
     if chances.shape[1] == 2:
-        chance, observed = chances[:, positive], (labels == positive).astype(float)
+        chance, observed = chances[:, 1], (labels == 1).astype(float)
     else:
         chance, observed = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
     parts = {"all": np.ones(len(labels), dtype=bool)}

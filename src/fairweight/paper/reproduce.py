@@ -102,10 +102,10 @@ def _folder(row: Row, seed: int, pool: Path) -> RunFolder:
     return RunFolder(pool / row.spec_for(seed).folder_name)
 
 
-def _loss_ratios(folder: RunFolder, label: str = "2") -> dict[str, float]:
-    """EMA loss of the training samples with this label over that of the others, plain and weighted."""
+def _loss_ratios(folder: RunFolder) -> dict[str, float]:
+    """EMA loss of the training samples labelled 2 over that of the others, plain and weighted."""
     weights = folder.read_weights()
-    has_label = weights["label"].astype(str) == label
+    has_label = weights["label"].astype(str) == "2"
     return {
         name: float(weights.loc[has_label, column].mean() / weights.loc[~has_label, column].mean())
         for name, column in {"loss_ratio": "ema_loss", "weighted_loss_ratio": "ema_weighted_loss"}.items()
