@@ -20,7 +20,7 @@ def calibration_by_group(
     known; None puts all samples together.
     """
     if chances.shape[1] == 2:
-        chance, observed = chances[:, positive], (labels == positive).astype(float)
+        chance, observed = chances[:, 1], (labels == 1).astype(float)
     else:
         chance, observed = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
     parts = {"all": np.ones(len(labels), dtype=bool)}
