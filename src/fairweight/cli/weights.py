@@ -29,7 +29,7 @@ def weights(
     from fairweight.apps.weights import weights as learn
 
     where = opt.device_of(device)
-    wanted = app.Wanted(source, label, group, None, seed, data, **search)
-    prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
+    request = app.TrainRequest(source, label, group, None, seed, data, **search)
+    prepared = app.prepare(request, device=where, data_dir=data_dir, download=download)
     found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
     opt.show(found.to_dict(), found.text(), json)

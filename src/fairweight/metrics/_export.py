@@ -129,7 +129,7 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
         left_out += also_left_out
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    narrow_note = [f"Left out, as the terminal is too narrow: {', '.join(left_out)}."] if left_out else []
+    narrow_note = [f"Columns left out because the terminal is too narrow: {', '.join(left_out)}."] if left_out else []
     return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow_note])])
 
 
