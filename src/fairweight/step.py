@@ -45,7 +45,8 @@ def backward(
         several = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
         own = batches[0] if not several else labels_side_by_side(batches)
-        everyone = None if ranks is None else Everyone.of(ranks, own, exemplar, optimizer, method.steps, several)
+        apart = several or len(own) == 0  # a wrapper would count layers that only stand-in exemplars go through
+        everyone = None if ranks is None else Everyone.of(ranks, own, exemplar, optimizer, method.steps, apart)
         method.check(*((own, exemplar) if everyone is None else (everyone.batch, everyone.exemplar)), values=check)
         if everyone is not None:
             several, batches = everyone.several, everyone.filled(batches, exemplar)
