@@ -46,7 +46,8 @@ def backward(
         in_parts = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
         own = labels_side_by_side(batches) if in_parts else batches[0]
-        all_ranks = None if ranks is None else AllRanks.of(ranks, own, exemplar, optimizer, method.steps, in_parts)
+        by_itself = in_parts or len(own) == 0  # a wrapper would count layers that only stand-in exemplars go through
+        all_ranks = None if ranks is None else AllRanks.of(ranks, own, exemplar, optimizer, method.steps, by_itself)
         method.check(*((own, exemplar) if all_ranks is None else (all_ranks.batch, all_ranks.exemplar)), values=check)
         if all_ranks is not None:
             in_parts, batches = all_ranks.in_parts, all_ranks.filled(batches, exemplar)

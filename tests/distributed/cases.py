@@ -223,7 +223,7 @@ class Sometimes(nn.Module):
 
 
 @case
-def a_layer_that_some_ranks_use() -> Numbers:
+def a_layer_that_some_ranks_use(wrap: bool = False) -> Numbers:
     """Where no sample goes through a layer, Adam must not move it, whatever a rank without samples runs."""
 
     def thin(step: int, train: Batch, exemplar: Batch) -> tuple[Batch, Batch]:
@@ -231,7 +231,12 @@ def a_layer_that_some_ranks_use() -> Numbers:
         return (batch.take(torch.arange(1)) if step % 3 == 2 else batch), chosen
 
     made = lambda m: fw.FORML(m, N, OBJECTIVE, **FORWARD)  # noqa: E731
-    return trained(made, model=Sometimes(), drawn=thin, optimizer=torch.optim.AdamW)
+    shown = partial(nn.parallel.DistributedDataParallel, find_unused_parameters=True)
+    wrapped = shown if wrap and dist.is_initialized() else False
+    return trained(made, model=Sometimes(), drawn=thin, optimizer=torch.optim.AdamW, wrap=wrapped)
+
+
+CASES["a_layer_that_some_wrapped_ranks_use"] = partial(a_layer_that_some_ranks_use, True)
 
 
 @case
