@@ -40,14 +40,12 @@ def backward(
     multiplies every loss; scores rest where it was too large. check: refuse bad values, which waits for a GPU.
     """
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    alone = method.process_group is None
-    whole_parameters = gathered(method.model, optimizer, alone=alone) if distributed else nullcontext()
-    with whole_parameters, nullcontext() if (ranks := method.ranks) is None else ranks.together():
+    gathering = gathered(method.model, optimizer, alone=method.process_group is None) if distributed else nullcontext()
+    with gathering, nullcontext() if (ranks := method.ranks) is None else ranks.together():
         in_parts = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
         own = labels_side_by_side(batches) if in_parts else batches[0]
-        by_itself = in_parts or len(own) == 0  # a wrapper would count layers that only stand-in exemplars go through
-        all_ranks = None if ranks is None else AllRanks.of(ranks, own, exemplar, optimizer, method.steps, by_itself)
+        all_ranks = None if ranks is None else AllRanks.of(ranks, own, exemplar, optimizer, method.steps, in_parts)
         method.check(*((own, exemplar) if all_ranks is None else (all_ranks.batch, all_ranks.exemplar)), values=check)
         if all_ranks is not None:
             in_parts, batches = all_ranks.in_parts, all_ranks.filled(batches, exemplar)
@@ -76,12 +74,11 @@ def _finish(
             going_back = going_back * scale
         if scaler is not None:
             going_back = scaler.scale(going_back) if done.loss_scale is None else going_back * done.loss_scale
-        agreement = (
-            weighing.measure_agreement() if weighing.measure_agreement is not None and done.keeps_graph else None
-        )
+        measure = weighing.measure_agreement
+        agreement = measure() if measure is not None and done.keeps_graph else None
     done.backward(going_back)
-    if weighing.measure_agreement is not None and not done.keeps_graph:
-        agreement = weighing.measure_agreement()  # with the memory that backward has freed
+    if measure is not None and not done.keeps_graph:
+        agreement = measure()  # with the memory that backward has freed
     has_logits = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
         loss=loss.detach(), losses=done.losses.detach(), weights=weights.detach(), correct=done.correct,

@@ -141,3 +141,13 @@ def test_groups_are_asked_for(tie):
 def test_an_unknown_tie():
     with pytest.raises(UnknownName, match="choose 'label', 'group', 'cell' or None"):
         made("sex")
+
+
+def test_members_that_cancel_move_nothing():
+    """A softmax's gradient sums to 0: where a whole batch shares a score, rounding is all that is left of it."""
+    ties = TiedScores("group", 6, AdaptiveStep(), CPU, torch.float64)
+    for seed in range(6):
+        pull = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        p = torch.softmax(torch.randn(64, dtype=torch.float64), dim=0)
+        ties.move(torch.ones(64, dtype=torch.int64), -p * (pull - (p * pull).sum()), p, 0.1, torch.zeros(()))
+    assert (ties.scores == 0).all()

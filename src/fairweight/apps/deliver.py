@@ -128,6 +128,8 @@ def search(
         fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
     if chosen.shift is not None:
         fitted = replace(fitted, shift=chosen.shift.tolist())
+    if why == NOTHING and all(c.name == "plain" for c in candidates):
+        why = ONLY_PLAIN
     if place is None:
         before = judgements[candidates.index(plain)].score
         note = closest(candidates, judgements, before, goal) if why == NOTHING else ""

@@ -93,7 +93,7 @@ class TracedSteps:
             check_labels(self.step.like, exemplar.labels, "exemplar")
         try:
             traced = self.step.solve(parameters, scores, rates, batch, exemplar)
-        except RuntimeError as error:  # of a graph that was traced and does not run, as over sparse tensors
+        except RuntimeError as error:  # of a graph that was compiled and does not run
             if not first or isinstance(error, torch.OutOfMemoryError):
                 raise
             self._refuse(f"its graph does not run ({str(error).strip().splitlines()[0]})")

@@ -6,6 +6,7 @@ written, and the derivative goes to that.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,10 +18,16 @@ from fairweight.types import Batch
 names: WeakKeyDictionary[nn.Module, frozenset[str]] = WeakKeyDictionary()  # of every model that was seen to
 
 
-def spared(model: nn.Module, parameters: Parameters) -> Parameters:
-    """With copies in place of those that are written over, frozen ones too; gradients go through the copies."""
+def spared(
+    model: nn.Module, parameters: Parameters, around: AbstractContextManager[object] | None = None
+) -> Parameters:
+    """With copies in place of those that are written over, frozen ones too; gradients go through the copies.
+
+    around: what watches the pass, which must see what the copies are made of.
+    """
     frozen = {name: p for name, p in model.named_parameters() if name in names[model]}
-    return {name: p.clone() if name in names[model] else p for name, p in {**frozen, **parameters}.items()}
+    with around or nullcontext():
+        return {name: p.clone() if name in names[model] else p for name, p in {**frozen, **parameters}.items()}
 
 
 def after_a_pass(model: nn.Module, batch: Batch) -> Parameters:

@@ -32,7 +32,7 @@ class AllRanks:
     ranks: Ranks
     batch: Batch
     exemplar: Batch | None
-    in_parts: bool = False  # whether any rank has more than one micro-batch
+    in_parts: bool = False  # whether any rank has more than one micro-batch, or no sample
 
     @classmethod
     def of(
@@ -49,6 +49,7 @@ class AllRanks:
         }
         marks = [crc32(repr(value).encode()) for value in must_agree.values()]
         own = [*present, *marks]
+        in_parts = in_parts or len(batch) == 0  # a wrapper would count layers that only stand-in exemplars go through
         largest = ranks.largest([*own, *(-m for m in own), int(in_parts)])
         differ = [largest[k] != -largest[len(own) + k] for k in range(len(own))]
         for k, name in enumerate(_NAMES * 2):

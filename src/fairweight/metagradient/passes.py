@@ -31,8 +31,7 @@ def run(
     With full, whatever the model keeps in half precision is used in float32.
     """
     if model in _written.names:
-        with around or nullcontext():  # what watches the pass sees what the copies are made of
-            parameters = _written.spared(model, parameters)
+        parameters = _written.spared(model, parameters, around)
     others = models.snapshot(model) if buffers is None else {name: b.clone() for name, b in buffers.items()}
     if full:
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}

@@ -100,8 +100,7 @@ class Reweighter:
     def ranks(self) -> Ranks | None:
         """The processes whose batches make one step, if there are several; each must call it."""
         if self._ranks is None and torch.distributed.is_available() and torch.distributed.is_initialized():
-            ranks = find_ranks(self.process_group, self.model)
-            if ranks is not None:
+            if (ranks := find_ranks(self.process_group, self.model)) is not None:
                 with ranks.together():
                     check_alike(ranks, self.model, {**vars(self), "state": self._state_of_all_ranks()})
             self._ranks = ranks

@@ -180,8 +180,7 @@ class FORML(ExemplarMethod):
             running_statistics=self.look_ahead.statistics == "running",
         )  # fmt: skip
         if done.loss_scale is not None:  # too large a one leaves nothing to move by
-            fine = torch.isfinite(solution.gradient).all()
-            solution = replace(solution, gradient=torch.where(fine, solution.gradient, 0.0))
+            solution = replace(solution, gradient=solution.gradient.where(solution.gradient.isfinite().all(), 0.0))
         self._move(batch, solution.gradient, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         measure = partial(self._measure_agreement, done, exemplar, rates, self.mode)

@@ -46,6 +46,11 @@ class TiedScores:
     def move(self, index: Tensor, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> None:
         """Move each shared score by what its members in the batch say together."""
         total = torch.zeros_like(self.scores).index_add(0, index, gradient)
+        # Members that cancel, as all of a batch do (its gradient sums to 0), leave rounding; the step divides by its
+        # own size, and would make a move of it.
+        parts = torch.zeros_like(self.scores).index_add(0, index, gradient.abs())
+        rounding = len(index) * torch.finfo(gradient.dtype).eps * parts
+        total = torch.where(total.abs() > rounding, total, 0.0)
         weight = torch.zeros_like(self.scores).index_add(0, index, weights)
         moved = self.step.move(total, weight, lr, visits)  # 0 where nobody of that tie is in the batch
         self.scores.copy_(self.step.limit(self.scores + moved, 0.0))
