@@ -1,9 +1,11 @@
 """The plain and the exact step in turns, so that a clock that drifts meets both: the multiple that is claimed.
 
     python benchmarks/turns.py --batch 128 --out turns128.json      a GPU: both compiled and captured, bfloat16
+    python benchmarks/turns.py --batch 128 --search --inductor combo_kernels    other kernels, for both sides alike
     python benchmarks/turns.py --device cpu --width 4 --batch 16 --rounds 2 --each 2
 
-Prints and writes medians, quartiles, peak memory and the multiple; records/*_bench_* keeps them as calls.
+Prints and writes medians, quartiles, peak memory and the multiple; records/*_bench_* keeps them as calls. --profile
+adds what each kernel takes. Where BENCH_TURNS is set (per_layer.py), several of these compile side by side.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._inductor.config
+from per_layer import in_turn
 from torch import Tensor
 
-from fairweight.apps.bench import Way, warmed, ways
+from fairweight.apps.bench import Ready, Way, warmed, ways
 from fairweight.models.resnet import ResNet18
 from fairweight.runs.build import laid_out
 from fairweight.runs.own_model import example_batches
@@ -31,7 +35,21 @@ def chosen(device: str) -> tuple[Way, Way]:
     return found["plain"], found["forward, traced"]
 
 
-def measured(device: str, batch: int, exemplars: int, width: int, rounds: int, each: int) -> dict[str, Any]:
+def kernels(way: Ready, steps: int = 5) -> list[tuple[str, float, float]]:
+    """What each kernel of a step takes, the longest first: its name, microseconds and calls of a step."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(steps):
+            way.step()
+        torch.cuda.synchronize()
+    rows = [(e.key[:120], e.self_device_time_total / steps, e.count / steps) for e in seen.key_averages()]
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def measured(
+    device: str, batch: int, exemplars: int, width: int, rounds: int, each: int, *, profiled: bool = False
+) -> dict[str, Any]:
     torch.manual_seed(0)
     net = laid_out(ResNet18(10, width=width), device)
 
@@ -42,11 +60,13 @@ def measured(device: str, batch: int, exemplars: int, width: int, rounds: int, e
     pair = chosen(device)
     ready = [warmed(way, net, train, held, bf16=device == "cuda") for way in pair]
     times: list[list[float]] = [[], []]
-    for way in ready:
-        way.times(10 if device == "cuda" else 1)
-    for _ in range(rounds):
-        for place, way in enumerate(ready):
-            times[place] += way.times(each)
+    with in_turn("turns"):
+        for way in ready:
+            way.times(10 if device == "cuda" else 1)
+        for _ in range(rounds):
+            for place, way in enumerate(ready):
+                times[place] += way.times(each)
+        profiles = {way.name: kernels(warm) for way, warm in zip(pair, ready, strict=True)} if profiled else {}
     results = [
         {
             "name": way.name, "regime": way.regime, "exact": way.exact, "batch": batch,
@@ -55,7 +75,12 @@ def measured(device: str, batch: int, exemplars: int, width: int, rounds: int, e
         }
         for way, warm, taken in zip(pair, ready, times, strict=True)
     ]  # fmt: skip
-    return {"results": results, "times_plain": results[1]["median_ms"] / results[0]["median_ms"], **provenance(device)}
+    return {
+        "results": results,
+        "times_plain": results[1]["median_ms"] / results[0]["median_ms"],
+        **provenance(device),
+        "kernels": profiles,
+    }
 
 
 def main() -> None:
@@ -66,9 +91,16 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--each", type=int, default=25)
+    parser.add_argument("--search", action="store_true", help="let cuDNN try its algorithms, for both sides")
+    parser.add_argument("--inductor", nargs="*", default=[], help="options of torch's compiler to switch on")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    found = measured(asked.device, asked.batch, asked.exemplars, asked.width, asked.rounds, asked.each)
+    torch.backends.cudnn.benchmark = asked.search
+    for name in asked.inductor:
+        setattr(torch._inductor.config, name, True)
+    sizes = (asked.device, asked.batch, asked.exemplars, asked.width, asked.rounds, asked.each)
+    found = {**measured(*sizes, profiled=asked.profile), "search": asked.search, "inductor": asked.inductor}
     if asked.out is not None:
         asked.out.write_text(json.dumps(found, indent=1) + "\n")
     for row in found["results"]:
