@@ -105,9 +105,9 @@ def differences(found: Found, name: str, title: str, beside: str, measure: str) 
 def interval(values: list[float]) -> tuple[float, float] | None:
     """95 %, by Student's t; None where there is no spread to tell."""
     mean = Mean.of(values)
-    if mean.standard_error is None:
+    if mean.n < 2:
         return None
-    low, high = stats.t.interval(0.95, len(values) - 1, mean.value, mean.standard_error)
+    low, high = stats.t.interval(0.95, len(values) - 1, mean.value, mean.error)
     return float(low), float(high)
 
 
