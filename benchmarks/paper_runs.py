@@ -78,8 +78,8 @@ def run(plans: list[Planned], out: Path, seconds: float, to: Path, **options: An
 def write(plans: list[Planned], out: Path, to: Path) -> None:
     """The records as they stand, one file."""
     # Plans that ask for no training: rows whose runs are finished stand in their records all the same.
-    untrained = ([row for row in plan.rows if row.spec is None] for plan in plans)
-    found = [reproduce(replace(plan, rows=tuple(rows)), out, jobs=1) for plan, rows in zip(plans, untrained, strict=True)]
+    untrained = [replace(plan, rows=tuple(row for row in plan.rows if row.spec is None)) for plan in plans]
+    found = [reproduce(plan, out, jobs=1) for plan in untrained]
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(json.dumps([record for record in found if record["rows"]]) + "\n")
 
