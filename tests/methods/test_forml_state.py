@@ -71,6 +71,15 @@ def test_a_saved_state_continues_bit_for_bit(name):
     assert torch.equal(again["visits"], expected["visits"])
 
 
+def test_visits_are_counted_beyond_float32():
+    """A float32 root has another last digit on some processors, and moved scores by 1e-8 of themselves."""
+    model = net.mlp()
+    forml = FORML(model, 12)
+    for k in range(5):
+        forml.step(TRAIN.take(torch.arange(k, k + 5)), EXEMPLAR, torch.optim.SGD(model.parameters(), 0.1))
+    assert float(forml.state_dict()["visits"]) == pytest.approx(5 * 5 / 12, rel=1e-15)
+
+
 def test_a_saved_state_does_not_move_on():
     model = net.mlp()
     forml = FORML(model, 12, tie="label")

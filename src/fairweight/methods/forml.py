@@ -93,7 +93,8 @@ class FORML(ExemplarMethod):
         device, dtype = parameter.device, torch.promote_types(parameter.dtype.to_real(), torch.float32)
         self._shard = Shard(num_samples, find_ranks(process_group, model) if scores == "sharded" else None)
         self._own = torch.full((len(self._shard),), self.form.start, dtype=dtype, device=device)  # [N], or its part
-        self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
+        # [] How often each sample has been seen, on average; in float32 its root would depend on the processor.
+        self._visits = torch.zeros((), dtype=torch.float64, device=device)
         self._ties = None if tie is None else TiedScores(tie, len(self._shard), self.score_step, device, dtype)
         self._traced: TracedSteps | None = None
         self._known_rates: tuple[Any, Rates] | None = None  # of the optimizer's groups as they were
