@@ -38,5 +38,6 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
 def load_tables() -> None:
     """Make torch load its forward-mode formulas, which by itself it does with a warning about its own code."""
     with warnings.catch_warnings(), forward_ad.dual_level():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        for kind in (DeprecationWarning, FutureWarning):  # by version of torch
+            warnings.simplefilter("ignore", kind)
         make_dual(torch.zeros(1), torch.zeros(1))
