@@ -37,7 +37,5 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
 @cache
 def load_tables() -> None:
     """Make torch load its forward-mode formulas, which by itself it does with a warning about its own code."""
-    with warnings.catch_warnings(), forward_ad.dual_level():
-        for kind in (DeprecationWarning, FutureWarning):  # by version of torch
-            warnings.simplefilter("ignore", kind)
+    with warnings.catch_warnings(action="ignore"), forward_ad.dual_level():
         make_dual(torch.zeros(1), torch.zeros(1))
