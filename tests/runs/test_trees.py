@@ -65,7 +65,8 @@ def test_the_module_equals_lightgbm(label):
     pytest.importorskip("lightgbm", reason="trees are scikit-learn's without LightGBM")
     data = load(people(600), label=label, group="sex")
     module, boosted = fit_trees(data.train, None, data, 30)
-    columns = data.test.inputs.double().numpy() @ module.mix.numpy()
+    train, test = (part.inputs.double().numpy() @ module.mix.numpy() for part in (data.train, data.test))
+    columns = trees.binned(test, [trees._edges(column) for column in train.T])
     for turn in (1, 30):
         said = boosted.predict(columns, num_iteration=turn)
         expected = np.stack([1 - said, said], axis=1) if len(data.label_names) == 2 else said

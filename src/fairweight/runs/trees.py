@@ -79,7 +79,14 @@ def fit_trees(
     there = np.unique(y)  # a fold may lack a class
     heavy = None if weights is None else weights.double().numpy()
     grow = _lightgbm if installed_library() == "lightgbm" else _scikit_learn
-    boosted, base, trees = grow(x @ mix, np.searchsorted(there, y), heavy, len(there), iterations, seed)
+    columns = x @ mix
+    # Libraries are given numbers of bins: LightGBM's own bins change with where a column's zero lies.
+    edges = [_edges(column) for column in columns.T]
+    given = binned(columns, edges), np.searchsorted(there, y), heavy
+    boosted, base, trees = grow(*given, len(there), iterations, seed)
+    for _, nodes in trees:  # from the number of a bin to where it ends
+        parts = zip(nodes["feature"], nodes["threshold"], nodes["leaf"], strict=True)
+        nodes["threshold"] = np.array([0.0 if leaf else edges[int(c)][int(bin_)] for c, bin_, leaf in parts])
     # Two classes have one output, that of the second; a class that no row has is never predicted.
     outputs = np.zeros(1, dtype=np.int64) if classes == 2 else there if len(there) > 2 else there[1:]
     start = np.zeros(1)
@@ -118,19 +125,16 @@ def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iter
         max_iter=iterations, early_stopping=False, random_state=plain_seed(seed, 32), max_leaf_nodes=LEAVES,
         min_samples_leaf=LEAST, learning_rate=RATE,
     )  # fmt: skip
-    edges = [_edges(column) for column in x.T]
     with threadpool_limits(1):  # its threads wait by spinning: on a busy machine two are ten times slower than one
-        boosted.fit(binned(x, edges), y, sample_weight=weights)
+        boosted.fit(x, y, sample_weight=weights)
     # scikit-learn has no public view of the nodes; the test of equal predictions guards this one
     names = {"leaf": "is_leaf", "feature": "feature_idx", "threshold": "num_threshold", "left": "left",
              "right": "right", "value": "value", "depth": "depth"}  # fmt: skip
-    trees = []
-    for k, tree in ((k, tree) for step in boosted._predictors for k, tree in enumerate(step)):
-        nodes = {key: tree.nodes[name] for key, name in names.items()}
-        # from the number of a bin to where it ends
-        parts = zip(nodes["feature"], nodes["threshold"], nodes["leaf"], strict=True)
-        nodes["threshold"] = np.array([0.0 if leaf else edges[column][int(bin_)] for column, bin_, leaf in parts])
-        trees.append((k, nodes))
+    trees = [
+        (k, {key: tree.nodes[name] for key, name in names.items()})
+        for step in boosted._predictors
+        for k, tree in enumerate(step)
+    ]
     return boosted, np.asarray(boosted._baseline_prediction, dtype=np.float64).ravel(), trees
 
 
