@@ -75,15 +75,21 @@ def differences(shown: str, found: str) -> list[str]:
         kept += [re.sub(r"\s+", " ", _TIMES.sub("SECONDS", line)).strip() for line in text.splitlines()]
     if len(lines[0]) != len(lines[1]):
         return [f"{len(lines[0])} lines are shown and {len(lines[1])} come out"]
-    return [f"shown: {a}\nfound: {b}" for a, b in zip(*lines, strict=True) if not _alike(a, b)]
+    wrong, ranking = [], False
+    for a, b in zip(*lines, strict=True):
+        ranking = bool(a) and (ranking or a.startswith("rank "))  # rounding decides who comes first of equals
+        if not (_words(a) == _words(b) if ranking else _alike(a, b)):
+            wrong.append(f"shown: {a}\nfound: {b}")
+    return wrong
+
+
+def _words(line: str) -> str:
+    return _NUMBER.sub("#", line)
 
 
 def _alike(a: str, b: str) -> bool:
-    if a == b:
-        return True
-    if _NUMBER.sub("#", a) != _NUMBER.sub("#", b):
-        return False
-    return all(_near(x, y) for x, y in zip(_NUMBER.findall(a), _NUMBER.findall(b), strict=True))
+    numbers = zip(_NUMBER.findall(a), _NUMBER.findall(b), strict=False)
+    return _words(a) == _words(b) and all(_near(x, y) for x, y in numbers)
 
 
 def _near(a: str, b: str) -> bool:

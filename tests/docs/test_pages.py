@@ -68,6 +68,13 @@ def test_a_count_may_differ_by_one_sample_alone():
     assert executed.differences("gap 24.0\n", "gap 25.0\n")
 
 
+def test_equals_in_a_ranking_may_change_places():
+    shown = "rank row suspicion\n   1 441      0.988\n   2 565      0.988\n\nrow 441\n"
+    assert executed.differences(shown, "rank row suspicion\n1 565 0.988\n2 441 0.988\n\nrow 441\n") == []
+    assert executed.differences(shown, "rank row suspicion\n1 565 0.988\n2 none 0.988\n\nrow 441\n")
+    assert executed.differences(shown, shown.replace("row 441", "row 565")), "the ranking is over"
+
+
 def test_learned_weights_help_another_trainer_on_the_page():
     page = (ROOT / "docs" / "tutorials" / "scikit-learn.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^(plain|learned weights) +(accuracy .*)$", page, re.M))
