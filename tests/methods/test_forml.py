@@ -205,17 +205,17 @@ def test_a_bfloat16_model_trains():
 @pytest.mark.parametrize("tie", [None, "label"])
 def test_ten_million_samples(tie):
     model = net.mlp()
-    began = time.perf_counter()
+    began = time.process_time()
     forml = FORML(model, 10_000_000, LossVariance(), tie=tie, agreement_every=0)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     drawn = net.vectors(64, dtype=torch.float32)
     batch = Batch(drawn.inputs, drawn.labels, rows=torch.linspace(0, 9_999_999, 64).long())
     exemplar = net.vectors(30, seed=3, dtype=torch.float32)
     forml.step(batch, exemplar, optimizer)
-    made = time.perf_counter()
+    made = time.process_time()
     for _ in range(20):
         forml.step(batch, exemplar, optimizer)
-    each = (time.perf_counter() - made) / 20
+    each = (time.process_time() - made) / 20
     assert made - began < 5
     assert each < 0.1  # a step touches its own rows alone
     assert float(forml.weights().mean()) == pytest.approx(1.0, rel=1e-4)

@@ -187,9 +187,6 @@ def test_sixty_thousand_samples_take_well_under_a_second():
     rng = np.random.default_rng(0)
     labels, groups = rng.integers(0, 2, 60_000), rng.integers(0, 10, 60_000)
     predictions = np.where(rng.random(60_000) < 0.8, labels, 1 - labels)
-    best = math.inf
-    for _ in range(3):  # another process may take the core for a moment
-        start = time.perf_counter()
-        fm.group_table(labels, predictions, groups).to_dict()
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.8
+    start = time.process_time()  # other processes on the machine take none of it
+    fm.group_table(labels, predictions, groups).to_dict()
+    assert time.process_time() - start < 0.8
