@@ -10,13 +10,13 @@ DOCS := $(VENV)/.docs
 .PHONY: demo test quick lint types imports unit browser docs site tutorials lock audit-deps clean
 .DEFAULT_GOAL := demo
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps
 
 # Only files whose sha256 is locked are installed. torch comes as its build for CPUs where pip is set up with a place
 # that has it, and else as registries have it, with CUDA.
 $(STAMP): requirements.lock requirements-torch.lock requirements-torch-cpu.lock pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(None if sys.version_info >= (3, 11) else 'fairweight needs Python 3.11 or newer: run make PYTHON=python3.11')"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements.lock
 	$(PIP) --require-hashes -r requirements-torch-cpu.lock 2>/dev/null || $(PIP) --require-hashes -r requirements-torch.lock
 	$(PIP) --no-build-isolation -e .
@@ -25,7 +25,7 @@ $(STAMP): requirements.lock requirements-torch.lock requirements-torch-cpu.lock 
 # What builds the site: the extra `docs`, where the lock did not bring it.
 $(DOCS): $(STAMP)
 	$(BIN)/python -c "import material, mkdocstrings" 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[docs]'
+	  $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --no-build-isolation -e '.[docs]'
 	touch $(DOCS)
 
 demo: $(STAMP)
@@ -72,13 +72,13 @@ docs: $(STAMP)
 
 # Lock what pyproject.toml asks for, with hashes; RAISE="numpy pandas" lifts those two to the newest that fit.
 lock:
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python .ci/lock.py $(RAISE)
 
 # Known weaknesses of what is locked, in an environment of its own; says so where no database can be reached.
 audit-deps:
 	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && \
-	  $(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; } || \
+	  $(AUDIT)/bin/python -m pip install --quiet --no-input --disable-pip-version-check pip-audit; } || \
 	  { echo "pip-audit cannot be installed from here: nothing was audited."; exit 0; }; \
 	  $(PYTHON) .ci/audit_deps.py $(AUDIT)/bin/pip-audit
 
