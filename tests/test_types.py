@@ -101,6 +101,15 @@ def test_take_keeps_identities():
     assert taken.take(torch.tensor([1])).rows.tolist() == [40]
 
 
+def test_take_leaves_what_is_everybodys():
+    """A table or a temperature among the inputs has no entry for each sample."""
+    batch = Batch((X, torch.arange(2), torch.tensor(0.5)), [0, 1, 2, 0])
+    taken = batch.take(torch.tensor([3, 1])).inputs
+    assert torch.equal(taken[0], X[[3, 1]])
+    assert taken[1].tolist() == [0, 1]
+    assert float(taken[2]) == 0.5
+
+
 def test_take_counts_rows_from_zero_where_none_are_given():
     batch = Batch(X, [0, 1, 2, 0])
     assert batch.take(torch.tensor([3, 1])).rows.tolist() == [3, 1]

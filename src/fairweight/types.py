@@ -86,7 +86,8 @@ class Batch:
         """The samples at these positions, or where a mask is true; rows keep their identity."""
         if index.dtype == torch.bool:
             index = torch.nonzero(index).flatten()
-        taken = Batch(**map_tensors(vars(self), lambda t: t[index]))
+        size = len(self)  # an input without an entry for each sample is everybody's
+        taken = Batch(**map_tensors(vars(self), lambda t: t[index] if t.ndim and len(t) == size else t))
         return replace(taken, rows=index) if self.rows is None else taken
 
     def compared(self) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import pytest
 import torch
 from tests import networks as net
 from tests import oracle
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import fairweight as fw
 from fairweight.errors import BadInput, NotDifferentiable
@@ -80,6 +81,25 @@ def test_reentrant_checkpoints_are_refused_in_a_sentence(mode):
         score_gradient(
             Checkpointed().double(), batch, exemplar, torch.zeros(SIZE).double(), fw.LossVariance(), 0.1, mode
         )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_selective_checkpoints_are_refused_in_a_sentence(mode):
+    """Their graph can be gone back through once."""
+    keeping = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.head = nn.Sequential(nn.Linear(6, 8), nn.Tanh()), nn.Linear(8, net.CLASSES)
+
+        def forward(self, x):
+            return self.head(checkpoint(self.inner, x, use_reentrant=False, context_fn=keeping))
+
+    batch, exemplar = batches()
+    model = Checkpointed().double()
+    with pytest.raises(NotDifferentiable, match="leave context_fn out"):
+        fw.FORML(model, SIZE, gradient=mode).step(batch, exemplar, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
 @pytest.mark.parametrize("where", ["in place", "submodule", "wrapper"])

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient import choose, classification_loss, score_gradient
+from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
 
 SCORES = torch.tensor([0.3, -0.7, 0.1, 0.9, -0.2])
@@ -172,3 +173,86 @@ def test_a_straight_through_estimator_is_followed():
     forward = score_gradient(model, batch, exemplar, SCORES.double(), LossVariance(), 0.1, "forward")
     double = score_gradient(model, batch, exemplar, SCORES.double(), LossVariance(), 0.1, "double-backward")
     assert oracle.error(forward, double) < 1e-13
+
+
+def test_differences_are_refused_where_they_do_not_follow_backward():
+    model, batch = StraightThrough().double(), net.vectors(5)
+    with pytest.raises(NotDifferentiable, match="do not follow"):
+        pick(model, batch, "difference")
+    assert pick(net.mlp().double(), batch, "difference").name == "difference"
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """A loss that is differentiable once alone."""
+
+    @staticmethod
+    def forward(ctx, logits, labels):
+        ctx.save_for_backward(logits.softmax(1) - nn.functional.one_hot(labels, logits.shape[1]))
+        return nn.functional.cross_entropy(logits, labels, reduction="none")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, slope):
+        return slope[:, None] * ctx.saved_tensors[0], None
+
+
+def _margin(logits, labels):
+    return nn.functional.multi_margin_loss(logits, labels, reduction="none")
+
+
+@pytest.mark.parametrize("loss", [_CrossEntropy.apply, _margin], ids=["said by nobody", "said by torch"])
+def test_a_loss_that_can_be_differentiated_once_alone(loss):
+    """Its second derivative is 0 in silence, or an error; every other mode takes its slopes."""
+    model, batch, exemplar = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).double(), *_two()
+
+    def found(mode, model=model, loss=loss):
+        return score_gradient(model, batch, exemplar, SCORES.double(), MeanLoss(), 0.1, mode, loss=loss)
+
+    assert choose(model, batch, loss, "auto").name == "forward"
+    by_difference = found("difference")
+    for mode in ("auto", "forward"):
+        assert oracle.error(found(mode), by_difference) < 1e-6, mode
+    with pytest.raises(NotDifferentiable, match="Double backward"):
+        found("double-backward")
+    if loss is not _margin:
+        assert oracle.error(by_difference, found("double-backward", loss=classification_loss)) < 1e-6
+    plain = nn.Sequential(model[0], model[2])
+    assert oracle.error(found("per-layer", plain), found("forward", plain)) < 1e-12
+
+
+def _two():
+    return net.vectors(5), net.vectors(6, seed=3)
+
+
+@torch.library.custom_op("fairweight_tests::product", mutates_args=())
+def _product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x @ weight.T
+
+
+_product.register_autograd(
+    lambda ctx, g: (g @ ctx.saved_tensors[1], g.T @ ctx.saved_tensors[0]),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+@pytest.mark.slow
+def test_an_operator_of_ones_own_is_a_layer():
+    """torch.library's have no forward mode, and say nothing of it."""
+
+    class Owned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 5), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.second(torch.tanh(_product(x, self.first.weight)))
+
+    model, (batch, exemplar) = Owned().double(), _two()
+    with pytest.raises(NotDifferentiable):
+        pick(model, batch, "forward")
+    assert choose(model, batch, classification_loss, "auto", layers=True).name == "per-layer"
+    found, exact = (
+        score_gradient(model, batch, exemplar, SCORES.double(), LossVariance(), 0.1, mode)
+        for mode in ("auto", "double-backward")
+    )
+    assert oracle.error(found, exact) < 1e-12

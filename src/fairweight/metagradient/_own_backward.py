@@ -52,7 +52,14 @@ def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:
                 "The model checkpoints its layers in the reentrant way, which can be gone back through by .backward() "
                 "alone; call checkpoint(..., use_reentrant=False)."
             )
-        torch.autograd.grad(losses.sum(), list(copies.values()), allow_unused=True)
+        torch.autograd.grad(losses.sum(), list(copies.values()), allow_unused=True, retain_graph=True)
+        try:
+            torch.autograd.grad(losses.sum(), list(copies.values()), allow_unused=True)
+        except RuntimeError as error:
+            raise NotDifferentiable(
+                "The model's graph can be gone back through once alone, and a step does so twice; if it checkpoints "
+                "selectively, leave context_fn out of checkpoint(...)."
+            ) from error
 
     written = set()
     try:

@@ -15,7 +15,7 @@ from fairweight.metagradient import difference, double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap, wrapped
-from fairweight.metagradient.passes import ForwardPass, Mode, virtual_forward
+from fairweight.metagradient.passes import ForwardPass, Mode, pull_by_tangent, virtual_forward
 from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.per_layer._record import slopes_in_use
 from fairweight.metagradient.scope import Scope, in_scope
@@ -29,6 +29,7 @@ UNSEEN = "backward holds part of the pass constant, such as a block under no_gra
 APPROXIMATE = ("difference", "per-layer-frozen")
 _LEFT_OUT = "torch.compile is left out of these passes, so call compile() of the method to have them compiled"
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
+_ROUGHLY = {torch.float64: 1e-3, torch.float32: 0.1}  # of differences; other types: 0.3
 _log = logging.getLogger("fairweight")
 _logged: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
 Tangent = Callable[[ForwardPass, Parameters], Tensor]
@@ -44,10 +45,9 @@ def choose(
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
     check_backward(unwrap(model), batch, loss)
-    if asked == "difference":
-        difference.check(unwrap(model))
-        return Mode("difference", reason="asked for")
     trial = _Trial(model, batch, loss, scope)
+    if asked == "difference":
+        return _difference(trial, "asked for")
     if asked == "double-backward":
         return _double_backward(trial)
     mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer", "per-layer-frozen") else None
@@ -87,8 +87,17 @@ def _forward(trial: _Trial, asked: str) -> Mode:
     try:
         return _double_backward(trial, reason=plain)
     except (NotDifferentiable, torch.OutOfMemoryError):
-        difference.check(unwrap(trial.model))
-        return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({plain})")
+        return _difference(trial, f"approximate, because an operator has no forward-mode derivative ({plain})")
+
+
+def _difference(trial: _Trial, reason: str) -> Mode:
+    difference.check(unwrap(trial.model))
+    if (refusal := trial.refusal(difference.tangent)) is not None:
+        raise NotDifferentiable(
+            f"Differences do not follow this model's gradient ({refusal}); give its functions forward-mode or second "
+            "derivatives, or use another gradient mode if you asked for this one."
+        )
+    return Mode("difference", reason=reason)
 
 
 def _double_backward(trial: _Trial, reason: str = "asked for") -> Mode:
@@ -167,29 +176,29 @@ class _Trial:
         return None
 
     def _compare(self, tangent_of: Tangent, plain: bool) -> None:
-        """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
+        """Take how losses move along a random direction r, Jr, and compare u·Jr with r·Jᵀu, by one backward pass.
 
         They differ where one of the two does not see what the other sees, and neither says so.
         """
-
         done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         random = torch.Generator(done.device).manual_seed(0)
         moving = in_scope(done.parameters, self.scope)
         along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
         if tangent_of is double_backward.tangent:
-            tangent = tangent_of(done, along)  # [B, K]
+            tangent = tangent_of(replace(done, logits=done.losses), along)  # [B]; the loss is gone through twice, too
         else:
             # Only double backward needs the graph. Beside a tangent pass it would make this trial the peak of the whole
             # training's memory; another forward pass costs less.
             done = replace(done, logits=done.logits.detach(), losses=done.losses.detach())
-            tangent = tangent_of(done, along)
+            tangent = pull_by_tangent(done, tangent_of(done, along))
             done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         cotangent = tangent if bool((tangent != 0).any()) else torch.ones_like(tangent)
         with kernels(plain):
-            slopes = slopes_in_use(done.logits, moving, cotangent.to(done.logits.dtype), keep=False)
+            slopes = slopes_in_use(done.losses, moving, cotangent.to(done.losses.dtype), keep=False)
         by_backward = sum(float(double_backward.inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
         by_tangent = float((cotangent * tangent).sum(dtype=torch.float64))
-        tolerance = _TOLERANCE.get(done.logits.dtype, 0.05)
+        rough = tangent_of is difference.tangent
+        tolerance = _ROUGHLY.get(done.logits.dtype, 0.3) if rough else _TOLERANCE.get(done.logits.dtype, 0.05)
         if abs(by_backward - by_tangent) > tolerance * max(abs(by_backward), abs(by_tangent)):
             raise NotImplementedError(UNSEEN)
 

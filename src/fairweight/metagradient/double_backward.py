@@ -28,8 +28,10 @@ def moved(outputs: Sequence[Tensor], inputs: Sequence[Tensor], along: Sequence[T
         total = torch.stack([inner(s, v) for s, v in zip(slopes, along, strict=True)]).sum()
         if not total.requires_grad:  # no output depends on these inputs
             return [torch.zeros_like(y) for y in outputs]
-        found = torch.autograd.grad(total, u, retain_graph=True, allow_unused=True, materialize_grads=True)
-    return [t.detach() for t in found]
+        found = torch.autograd.grad(total, u, retain_graph=True, allow_unused=True)
+    if all(t is None for t in found):
+        raise NotImplementedError("a backward pass can be taken once alone")
+    return [torch.zeros_like(y) if t is None else t.detach() for y, t in zip(outputs, found, strict=True)]
 
 
 def mixed(total: Callable[[Tensor, Tensor], Tensor], at: Tensor, scores: Tensor, along: Tensor) -> Tensor:

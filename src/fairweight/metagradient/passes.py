@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable, lacks_derivative
+from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable
 from fairweight.metagradient import _written, double_backward
 from fairweight.metagradient import model as models
 from fairweight.metagradient.model import Parameters, RandomState, exchanged, kernels, trainable, unwrap
@@ -221,9 +221,10 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
         if done.loss is not classification_loss:  # one of the caller's may see other samples' rows, too
             try:
                 return double_backward.moved([losses], [z], [moved])[0]
-            except RuntimeError as error:
-                if not lacks_derivative(error):
-                    raise
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:  # it has a first derivative alone; a mode's trial has compared what follows
+                pass
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
     along = slope * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)

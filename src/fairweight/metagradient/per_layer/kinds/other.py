@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Self
 
 import torch
@@ -49,15 +49,15 @@ class Other(Kind):
         """How each output moves with the weights."""
         pairs = list(zip(self.weights, along, strict=True))
         load_tables()
-        try:
-            with torch.no_grad(), forward_ad.dual_level():
-                made = self.at([w.detach() if v is None else make_dual(w.detach(), v) for w, v in pairs])
-                return [unpack_dual(y).tangent for y in made]
-        except (NotImplementedError, RuntimeError):  # no formula: the slopes are linear in the gradient that comes in
-            with torch.enable_grad():
-                live = [w.detach().requires_grad_(v is not None) for w, v in pairs]
-                moving = [(w, v) for w, v in zip(live, along, strict=True) if v is not None]
-                return list(double_backward.moved(self.at(live), *zip(*moving, strict=True)))
+        with suppress(RuntimeError), torch.no_grad(), forward_ad.dual_level():
+            made = self.at([w.detach() if v is None else make_dual(w.detach(), v) for w, v in pairs])
+            found = [unpack_dual(y).tangent for y in made]
+            if any(t is not None for t in found):
+                return found
+        with torch.enable_grad():  # no formula, said or unsaid: the slopes are linear in the gradient that comes in
+            live = [w.detach().requires_grad_(v is not None) for w, v in pairs]
+            moving = [(w, v) for w, v in zip(live, along, strict=True) if v is not None]
+            return list(double_backward.moved(self.at(live), *zip(*moving, strict=True)))
 
 
 @contextmanager
