@@ -1,5 +1,6 @@
 """Ctrl-C at the worst moment: inside a callback, where Python prints an exception and drops it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -27,8 +28,9 @@ except KeyboardInterrupt:
 """
 
 
-def said(callback):
-    return subprocess.run([sys.executable, "-c", SCRIPT.format(callback=callback)], capture_output=True, text=True)
+def said(callback, **env):
+    script = [sys.executable, "-c", SCRIPT.format(callback=callback)]
+    return subprocess.run(script, capture_output=True, text=True, env={**os.environ, **env})
 
 
 def test_an_interrupt_inside_a_callback_comes_again_without_a_traceback():
@@ -36,6 +38,11 @@ def test_an_interrupt_inside_a_callback_comes_again_without_a_traceback():
     assert done.stdout == "heard\n"
     assert done.returncode == 128 + signal.SIGINT
     assert done.stderr == "\nStopped. The same command goes on from what is saved.\n"
+
+
+def test_under_torchrun_the_first_process_alone_says_so():
+    done = said("os.kill(os.getpid(), signal.SIGINT)", RANK="1")
+    assert (done.stdout, done.stderr, done.returncode) == ("heard\n", "", 128 + signal.SIGINT)
 
 
 @pytest.mark.slow

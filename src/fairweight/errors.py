@@ -183,6 +183,10 @@ class RunsFailed(FairweightError):
     """Some of many runs did not come to their end; those that did are kept."""
 
 
+class RankLost(FairweightError):
+    """A process that trains together with this one has ended, or takes other steps."""
+
+
 _UNSUPPORTED = re.compile(
     r"forward (mode )?AD|derivative for|double backward|differentiate twice|not implemented|does not support|"
     r"doesn't support",

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fairweight import errors
-from fairweight.errors import FairweightError
+from fairweight.errors import FairweightError, RankLost
 
 # "auto": the one that torch.distributed was started with, if any; None: this process alone.
 Group: TypeAlias = "Literal['auto'] | dist.ProcessGroup | None"
@@ -92,7 +92,8 @@ class Ranks:
         for kind in sorted({v.dtype for v in values.values()}, key=str):
             names = [name for name, v in values.items() if v.dtype == kind]
             packed = torch.cat([values[name].detach().to(self.device).reshape(-1) for name in names])
-            dist.all_reduce(packed, group=self.group)
+            with _exchange():
+                dist.all_reduce(packed, group=self.group)
             parts = torch.split(packed, [values[name].numel() for name in names])
             for name, part in zip(names, parts, strict=True):
                 found[name] = part.reshape(values[name].shape).to(values[name].device)
@@ -116,7 +117,8 @@ class Ranks:
         for kind in sorted({t.dtype for t in tensors}, key=str):
             some = [t for t in tensors if t.dtype == kind]
             packed = torch.cat([t.detach().to(self.device).reshape(-1).view(torch.uint8) for t in some])
-            dist.broadcast(packed, group=self.group, group_src=0)
+            with _exchange():
+                dist.broadcast(packed, group=self.group, group_src=0)
             with torch.no_grad():
                 for t, part in zip(some, torch.split(packed.view(kind), [t.numel() for t in some]), strict=True):
                     t.copy_(part.reshape(t.shape))
@@ -158,7 +160,8 @@ class Ranks:
 
     def _all(self, mine: Tensor) -> list[Tensor]:
         found = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(found, mine, group=self.group)
+        with _exchange():
+            dist.all_gather(found, mine, group=self.group)
         return found
 
 
@@ -213,6 +216,19 @@ class Shard:
                 first = rank + start * self.ranks.size
                 found[first : first + _PIECE * self.ranks.size : self.ranks.size] = theirs.cpu()
         return found
+
+
+@contextmanager
+def _exchange() -> Iterator[None]:
+    """One call of torch.distributed; where a rank has died it fails, and says so in its own way."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = RankLost(
+            "Another process of this training no longer answers; see what it said last, then start all of them again."
+        )
+        setattr(lost, _KNOWN, True)
+        raise lost from error
 
 
 def _written(value: Any) -> Tensor:

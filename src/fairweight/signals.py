@@ -103,7 +103,7 @@ def stop() -> None:
 
 
 def _tell() -> None:
-    if not _State.said:
+    if not _State.said and os.environ.get("RANK", "0") == "0":  # under torchrun the first process speaks
         _State.said = True
         with suppress(OSError):  # nobody may be listening
             os.write(2, STOPPED.encode())  # a handler may be inside a print, which takes no second one

@@ -1,5 +1,6 @@
 """The last words of a training that nothing stands beside."""
 
+import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +29,12 @@ def test_without_plain_training_beside_it_there_is_no_verdict_and_the_rest_is_sa
     assert screen.lstrip().startswith("No verdict: ")
     assert says in screen
     assert all(command in screen for command in next_steps(done))
+
+
+def test_commands_to_go_on_with_can_be_pasted_whatever_the_folder_is_called():
+    folder = "my run; touch $(id)"
+    steps = next_steps(SimpleNamespace(result=SimpleNamespace(folder=SimpleNamespace(path=folder))))
+    assert [shlex.split(command)[2] for command in steps] == [folder, folder]
 
 
 @pytest.mark.parametrize(("network", "training"), [("trees", "7 rounds of trees"), ("linear", "solved for")])

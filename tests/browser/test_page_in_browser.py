@@ -179,7 +179,7 @@ def test_the_download_is_the_selection_in_its_order(browser, page, made):
     frame = made.trained.weights.assign(town=made.trained.columns["town"], age=made.trained.columns["age"])
     wanted = frame[frame["label"] == "no"].sort_values("mean_probability_margin", kind="stable").reset_index(drop=True)
     assert got["row"].tolist() == wanted["row"].tolist()
-    assert got["town"].tolist() == wanted["town"].tolist()
+    assert got["town"].tolist() == wanted["town"].replace("=1+1", "'=1+1").tolist()  # inert in a spreadsheet
     assert got["age"].tolist() == wanted["age"].tolist()
     assert got["group"].fillna("?").tolist() == wanted["group"].astype(object).fillna("?").tolist()
     for name in ("score", "weight", "ema_loss", "mean_margin", "mean_probability_margin", "probability"):

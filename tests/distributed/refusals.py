@@ -118,6 +118,35 @@ def static_graph() -> object:
 
 
 @refused
+def joined() -> object:
+    model = nn.parallel.DistributedDataParallel(net())
+    with model.join():
+        return _step(model)
+
+
+@refused
+def frozen_on_one_rank() -> object:
+    model = net()
+    next(model.parameters()).requires_grad_(not _last())
+    return _step(model)
+
+
+@refused
+def other_imaginary_parts() -> object:
+    model = net()
+    model.register_parameter("complex", nn.Parameter(torch.complex(torch.ones(3), torch.ones(3) * (1 + _last()))))
+    return _step(model)
+
+
+@refused
+def other_optimizer() -> object:
+    train, exemplar = data()
+    model, (batch, chosen) = net(), batches(0, train, exemplar)
+    optimizer = (torch.optim.Adam if _last() else torch.optim.SGD)(model.parameters(), lr=0.1)
+    return fw.FORML(model, N).step(part(batch), part(chosen), optimizer)
+
+
+@refused
 def tensor_parallel() -> object:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module

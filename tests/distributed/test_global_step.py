@@ -100,6 +100,10 @@ def test_the_error_is_that_of_the_rank(rest: list[dict[str, Any]]) -> None:
     assert "mp_policy" in said["precision_of_fully_shard"][1]
     for name, word in {
         "fully_shard_of_ranks_alone": "fully_shard",
+        "joined": "join",
+        "frozen_on_one_rank": "freezes",
+        "other_imaginary_parts": "parameters",
+        "other_optimizer": "optimizer",
         "sync_batch_norm": "SyncBatchNorm",
         "wrapper_of_other_ranks": "process_group",
         "other_options_of_the_method": "options",

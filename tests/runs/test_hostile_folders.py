@@ -20,6 +20,7 @@ from fairweight.runs.folder import METRICS, MODEL, PREPROCESSING, RUN, SEALED, W
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
 from fairweight.runs.sealed import verify
+from fairweight.training.checkpoint import FILE as CHECKPOINT
 from fairweight.training.log import FILE as LOG
 
 STRANGE = [None, True, -1, 0, 10**30, 1e308, float("nan"), "", "x", "os:abort", [], [[]], {}, {"": None}]
@@ -207,6 +208,21 @@ def test_altered_by_hand_it_is_refused_in_a_sentence_or_harmless(made, tmp_path_
     done = ask(folder, verb)
     assert done.returncode == 0 or is_one_sentence(done), (verb, name, way, done.returncode, done.stderr[-800:])
     shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", [CHECKPOINT, LOG])
+@pytest.mark.parametrize("how", ["pipe", "link", "folder"])
+def test_what_stands_in_an_unfinished_runs_place_is_neither_waited_for_nor_followed(made, tmp_path, name, how):
+    folder = copied(made, tmp_path / "desk")
+    run = folder / "run"
+    RunFolder(run).drop(MANIFEST, METRICS, LOG)  # as a kill leaves it
+    {"pipe": os.mkfifo, "link": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[how](run / name)
+    before = sorted(path.name for path in run.iterdir())
+    done = ask(folder, "train")
+    assert is_one_sentence(done), done.stderr[-800:]
+    assert "only a regular file is ever replaced" in done.stderr
+    assert sorted(path.name for path in run.iterdir()) == before
 
 
 def test_a_log_that_is_no_log_does_not_stop_a_training(made, tmp_path):

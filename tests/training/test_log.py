@@ -22,3 +22,9 @@ def test_a_new_run_starts_a_new_log(tmp_path):
     log.add("epoch", 1)
     log.start(0)
     assert log.path.read_text() == ""
+
+
+def test_steps_that_are_no_numbers_are_dropped(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step": "x"}\n{"step": null}\n{"step": [1]}\n7\n{"step": 1}\n')
+    Log(tmp_path).start(2)
+    assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n'

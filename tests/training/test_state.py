@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from hypothesis import given
@@ -86,3 +88,11 @@ def test_what_cannot_be_saved_is_named():
 def test_missing_file_is_a_sentence(tmp_path):
     with pytest.raises(BadCheckpoint, match="cannot be read"):
         state.load(tmp_path / "nothing")
+
+
+def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path):
+    dear, path = tmp_path / "dear.txt", tmp_path / "run.json"
+    dear.write_text("dear")
+    (tmp_path / f".run.json.{os.getpid()}.part").symlink_to(dear)
+    state.write_atomically(path, b"{}")
+    assert (path.read_bytes(), dear.read_text(), path.is_symlink()) == (b"{}", "dear", False)

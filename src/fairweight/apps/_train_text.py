@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,7 +99,7 @@ def _rounds(count: int) -> str:
 
 def next_steps(trained: Trained) -> dict[str, str]:
     """Commands that go on from here, and what each is for."""
-    folder = trained.result.folder.path
+    folder = shlex.quote(str(trained.result.folder.path))
     return {
         f"fairweight audit {folder}": "a page with the verdict, the groups and the weights",
         f"fairweight predict {folder} FILE --out predictions.csv": "predictions for new rows",

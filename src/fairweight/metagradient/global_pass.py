@@ -44,6 +44,7 @@ class AllRanks:
         present = [int(column is not None) for column in columns]
         must_agree = {
             "their learning rates": [g["lr"] for g in optimizer.param_groups if not isinstance(g["lr"], Tensor)],
+            "their optimizer": type(optimizer).__name__,
             "how many steps their method has taken": steps,
             "the types of what they give": [getattr(column, "dtype", None) for column in columns],
         }

@@ -22,12 +22,12 @@ def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
 def check_alike(ranks: Ranks, model: nn.Module, method: Mapping[str, Any]) -> None:
     """Refuse ranks that start from different parameters, or from different numbers or options of the method."""
     check_model(model, ranks)
-    mine = [repr(_plain(value)) for value in ([p.detach() for p in unwrap(model).parameters()], method)]
+    mine = [repr(_plain(value)) for value in ([[p, p.requires_grad] for p in unwrap(model).parameters()], method)]
     for rank, theirs in enumerate(ranks.texts(mine)):
         if theirs[0] != mine[0]:
             raise BadInput(
-                f"Rank {rank} starts from other parameters than rank {ranks.rank}; seed every rank alike before the "
-                "model is made, or load the same weights on all."
+                f"Rank {rank} starts from other parameters than rank {ranks.rank}, or freezes others; seed every rank "
+                "alike before the model is made, or load the same weights on all."
             )
         if theirs[1] != mine[1]:
             raise BadInput(
@@ -39,7 +39,7 @@ def check_alike(ranks: Ranks, model: nn.Module, method: Mapping[str, Any]) -> No
 def _plain(value: Any, deep: int = 6) -> Any:
     """A value as text has it, without what may differ between ranks: addresses, devices, and what is private."""
     if isinstance(value, Tensor):
-        wide = value.detach().to(torch.float64)
+        wide = (torch.view_as_real(value) if value.is_complex() else value).detach().to(torch.float64)
         return str(value.dtype), tuple(value.shape), float(wide.sum()), float(wide.abs().sum())
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -68,6 +68,11 @@ def check_model(model: nn.Module, ranks: Ranks | None = None) -> None:
             "fully_shard, DistributedDataParallel, or no wrapper: the step sums gradients over the ranks by itself."
         )
     wrapper = data_parallel(model)
+    if wrapper is not None and wrapper._join_config.enable:
+        raise BadInput(
+            "DistributedDataParallel.join stands in for a rank that has run out of batches in the wrapper's exchanges "
+            "alone; leave it out, and give every rank as many batches: one that has no sample left gives an empty one."
+        )
     if wrapper is not None and wrapper.static_graph:
         raise BadInput(
             "DistributedDataParallel(static_graph=True) counts on one backward pass a step, and ranks would end with "

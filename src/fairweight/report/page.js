@@ -241,7 +241,9 @@
   });
 
   // -- the selection as a file -------------------------------------------------------------------
-  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  // What a spreadsheet would run gets a quote before it, as in data/safe_csv.py.
+  const inert = (text) => (/^ *[=+\-@\t\r\n＝＋－＠]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${inert(text).replaceAll('"', '""')}"` : inert(text));
   byId("download").addEventListener("click", () => {
     const all = [...columns, ...source];
     const lines = [all.map((column) => quoted(column.name)), ...Array.from(state.rows, (i) => all.map((column) => quoted(plain(column, i))))];

@@ -127,8 +127,8 @@ def _take_lock_file(path: Path) -> IO[str]:
 def _open_lock(lock: Path) -> IO[str]:
     """Open the lock, or make it; no link is followed and no pipe waited for: the folder may be a stranger's."""
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(lock.lstat().st_mode):
-            raise OSError(errno.EINVAL, f"its {FILE} is no regular file")
+        if not stat.S_ISREG((found := lock.lstat()).st_mode) or found.st_nlink > 1:  # what we write would be there too
+            raise OSError(errno.EINVAL, f"its {FILE} is no regular file, or has another name too")
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     return os.fdopen(os.open(lock, flags, 0o666), "r+", encoding="utf-8")
 

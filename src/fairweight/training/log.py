@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairweight.training.state import write_atomically
+from fairweight.training.state import clear, write_atomically
 
 FILE = "log.jsonl"
 
@@ -19,16 +19,17 @@ class Log:
 
     def start(self, step: int) -> None:
         """Begin at this step: keep whole lines up to it."""
+        clear(self.path)
         kept = []
         if step > 0 and self.path.exists():
             for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     entry = json.loads(line)
-                except (ValueError, RecursionError):
+                    # A run that goes on has not ended, whatever it said before it was killed.
+                    if entry.get("step", 0) <= step and entry.get("event") != "end":
+                        kept.append(line)
+                except (AttributeError, TypeError, ValueError, RecursionError):
                     continue
-                # A run that goes on has not ended, whatever it said before it was killed.
-                if isinstance(entry, dict) and entry.get("step", 0) <= step and entry.get("event") != "end":
-                    kept.append(line)
         write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
 
     def add(self, event: str, step: int, **values: Any) -> None:

@@ -141,12 +141,12 @@ def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary file, flush it, then rename it over the path; only a regular file or nothing is replaced."""
-    _refuse_irregular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear(path, dead=True)
     temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.part")
+    temporary.unlink(missing_ok=True)  # of a process that had our number; "x" follows no link that takes its place
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -176,7 +176,11 @@ def _flush_folder(folder: Path) -> None:
 
 
 def clear(path: Path, *, dead: bool = False) -> None:
-    """Delete what killed writers of this file left beside it; dead: only of processes that are no more."""
+    """Delete what killed writers of this file left beside it; dead: only of processes that are no more.
+
+    Refuses a link, a pipe or a folder in the file's place, before anybody reads or replaces it.
+    """
+    _refuse_irregular(path)
     for leftover in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
         process = leftover.name[len(_prefix(path)) : -len(".part")]
         if process.isdecimal() and not (dead and _alive(int(process))):
