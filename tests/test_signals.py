@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from fairweight import signals
+
 SCRIPT = """
 import os, signal, sys, time, weakref
 from fairweight import signals
@@ -37,7 +39,7 @@ def test_an_interrupt_inside_a_callback_comes_again_without_a_traceback():
     done = said("os.kill(os.getpid(), signal.SIGINT)")
     assert done.stdout == "heard\n"
     assert done.returncode == 128 + signal.SIGINT
-    assert done.stderr == "\nStopped. The same command goes on from what is saved.\n"
+    assert done.stderr == signals.STOPPED
 
 
 def test_under_torchrun_the_first_process_alone_says_so():
@@ -100,7 +102,7 @@ def test_the_first_signal_decides_the_status_wherever_it_comes(before, command, 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     stopped = command != "sys.exit"
     assert done.returncode == stopped * (128 + signal.SIGTERM)
-    assert done.stderr == stopped * "\nStopped. The same command goes on from what is saved.\n"
+    assert done.stderr == stopped * signals.STOPPED
 
 
 LINE_BY_LINE = """

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 GRACE = 3.0  # seconds: what has not come to a safe point by then is stopped where it is
-STOPPED = "\nStopped. The same command goes on from what is saved.\n"
+STOPPED = "\nStopped. The same command goes on from what is saved; where nothing is, it starts again.\n"
 MINDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _OF_TERMINALS = tuple(number for number in MINDED if number != signal.SIGTERM)
 

@@ -88,14 +88,25 @@ def test_a_search_ends_within_a_tenth_of_its_time(limit, seeds, trees, mlp, form
         assert took > 0.25 * limit, "there was time for more"
 
 
-def test_the_first_model_is_trained_in_any_case_and_a_slow_one_is_given_up_after_a_fold(costed, data):
+def test_the_first_model_is_trained_on_two_folds_in_any_case_and_a_slow_one_is_given_up_after_a_fold(costed, data):
     clock = costed({"trees": 3.0, "linear": 0.1, "mlp": 50.0}, 3.0)
     start = clock()
     found = deliver.search(data, TrainRequest("frame", seconds=10.0), FAIR)
     assert [one.title for one in found.candidates] == ["plain (trees)"]
-    assert clock() - start < 60
+    assert clock() - start < 20
+    assert len(found.rows.labels) == pytest.approx(0.4 * len(found.dataset.train), abs=2)
     assert found.why == "Nothing but plain training was tried"  # which nothing could beat
-    assert "time did not suffice" in found.notes[0]
+    assert ["2 of the 5 folds" in note for note in found.notes] == [True, False]
+    assert "time did not suffice to try" in found.notes[1]
+
+
+def test_what_is_imported_in_the_first_fold_does_not_end_the_search():
+    now = Ticking()
+    clock = Clock(40.0, now)
+    for fold in clock.paced(range(5), "linear", "linear", 1.0):
+        now.seconds += 4.0 if fold == 0 else 0.1
+    clock.check("linear fixed", 5, "linear", 1.0)
+    assert clock.took == {"linear": pytest.approx(0.1)}
 
 
 def test_a_kind_that_was_not_seen_is_guessed_from_another():

@@ -126,6 +126,16 @@ def test_what_has_no_weights_or_has_changed_is_refused(desk, tmp_path):
     assert not (tmp_path / "run" / "refit").exists()
 
 
+@pytest.mark.slow
+def test_plain_training_that_was_kept_among_candidates_is_refused(desk):
+    words = (*TABLE[:7], "--learner", "linear", "--candidates", "reweighing", "--bound", "100", "--out", "kept_plain")
+    assert fairweight(desk, "train", *words).returncode == 0
+    refused = fairweight(desk, "refit", "kept_plain")
+    assert refused.returncode == 2
+    assert "kept_plain holds uniform, which weighs all samples alike" in refused.stderr
+    assert not (desk / "kept_plain" / "refit").exists()
+
+
 def test_wrong_labels_that_were_made_stay_where_they_are(desk):
     words = ("--corrupt", "one-class:label=low,fraction=0.2", "--no-baseline")
     assert fairweight(desk, "train", *TABLE, *words, "--out", "wrong").returncode == 0

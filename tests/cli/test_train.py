@@ -165,7 +165,9 @@ def test_methods_without_scores_train_too(desk):
 
 def test_the_network_may_be_ones_own(desk):
     people(300)[["age", "hours", "sex", "income"]].to_csv(desk / "two.csv", index=False)
-    nets = ("two():\n    return nn.Linear(2, 2)", "three():\n    return nn.Linear(2, 3)")
+    sizes = {"two": "Linear(2, 2)", "three": "Linear(2, 3)", "none": "ReLU()"}
+    sizes |= {"nan": "Sequential(nn.Linear(2, 2), nn.Threshold(float('inf'), float('nan')))"}
+    nets = [f"{name}():\n    return nn.{net}" for name, net in sizes.items()]
     (desk / "net.py").write_text("from torch import nn\n" + "".join(f"\n\ndef {net}\n" for net in nets))
     words = ("train", "two.csv", *TABLE[1:], "--epochs", "1", "--no-baseline")
     assert fairweight(desk, *words, "--network", "net.py:two", "--out", "own").returncode == 0
@@ -173,8 +175,13 @@ def test_the_network_may_be_ones_own(desk):
     assert fairweight(desk, "predict", "own", "two.csv", "--out", "own.csv", *repeated).returncode == 0
     done = fairweight(desk, *words, "--network", "net.py:three", "--out", "bad")
     assert "net.py:three scores 3 classes and the label has 2" in done.stderr
+    done = fairweight(desk, *words, "--network", "net.py:none", "--out", "bad")
+    assert done.returncode == 2
+    assert "no parameters to train" in done.stderr
     done = fairweight(desk, "train", *TABLE, "--network", "net.py:two", "--out", "bad")
     assert re.search(r"net.py:two does not take inputs of shape \(\d+,\)", done.stderr)
+    done = fairweight(desk, "train", "two.csv", *TABLE[1:7], "--network", "net.py:nan", "--out", "bad")
+    assert "samples is not finite" in done.stderr
     assert not (desk / "bad").exists()
 
 

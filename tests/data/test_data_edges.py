@@ -117,15 +117,19 @@ def test_a_label_with_many_values_may_be_allowed(tmp_path):
     assert fairweight(tmp_path, *words, "--max-classes", "200").returncode == 0
 
 
-def test_names_that_differ_by_capitals_alone_are_named():
+def test_names_that_look_the_same_or_differ_by_capitals_or_blanks_are_named():
     frame = people()
     frame.loc[frame.index % 3 == 0, "sex"] = "f"
     data = load(frame, label="income", group="sex")
     assert data.group_names == ("F", "M", "f")
-    assert any("capitals alone" in note and "'F', 'f'" in note for note in data.notes)
+    assert any("capitals or blanks alone" in note and "'F', 'f'" in note for note in data.notes)
     frame = people()
     frame.loc[frame.index % 3 == 0, "income"] = "High"
     assert any("labels of 'income'" in note and "capitals" in note for note in load(frame, label="income").notes)
+    frame = people()
+    frame["sex"] = np.array(["\u00e9", "e\u0301", "a b", "a  b"])[np.arange(len(frame)) % 4]
+    data = load(frame, label="income", group="sex")
+    assert any("'a  b', 'a b'; 'e\u0301', '\u00e9'" in note for note in data.warnings)
     assert not any("capitals" in note for note in load(people(), label="income", group="sex").notes)
 
 

@@ -75,7 +75,7 @@ def test_adult_by_sex_and_race(real):
     data = load("adult", group="sex,race", data_dir=real("adult"), options=options)
     assert "Female & Black" in data.group_names
     assert data.group_names[-1] == "other"
-    assert any("became part of 'other'" in note for note in data.notes)
+    assert any("merged into 'other'" in note for note in data.notes)
 
 
 def test_compas(real):

@@ -236,13 +236,17 @@ def test_crossed_groups_and_small_cells(people):
         load(people, label="income", group="race")
     merged = load(people, label="income", group="race", options=Options(groups=GroupOptions(below="merge")))
     assert merged.group_names == ("a", "b", "other")  # one small group takes the next smallest along
-    assert _note(merged, "'rare' became part of 'other'")
+    assert _note(merged, "merged into 'other': 'c', 'rare' (", "'c' is the next smallest")
     dropped = load(people, label="income", group="race", options=Options(groups=GroupOptions(below="drop")))
     assert dropped.group_names == ("a", "b", "c")
     assert sum(len(rows) for rows in dropped.rows.values()) == 397
     kept = load(people, label="income", group="race", options=Options(groups=GroupOptions(below="keep")))
     assert kept.group_names == ("a", "b", "c", "rare")
     assert any("small cells were kept" in note for note in kept.warnings)
+    people.loc[3:4, "race"] = "rarer"
+    merged = load(people, label="income", group="race", options=Options(groups=GroupOptions(floor=9, below="merge")))
+    assert _note(merged, "merged into 'other': 'rare', 'rarer' (")
+    assert _note(merged, "merged into 'other': 'c' (", "'c' is the next smallest")
 
 
 def test_chosen_groups_and_the_rest(people):
@@ -388,3 +392,19 @@ def test_two_columns_of_one_text_are_refused(people):
     both[13] = people["age"]
     with pytest.raises(MissingColumn, match="the columns '13' and 13, which are both called '13'"):
         load(both, label="income")
+
+
+def test_durations_are_numbers_of_days(people):
+    people["waited"] = pd.to_timedelta(people["hours"].where(people["hours"] > 30), unit="h")
+    data = load(people, label="income", group="sex")
+    assert {"waited", "waited=(missing)"} <= set(data.preprocessing.feature_names)
+    column = next(column for column in data.preprocessing.columns if column.name == "waited")
+    assert column.fill == pytest.approx(people["hours"][people["hours"] > 30].median() / 24, rel=0.05)
+
+
+def test_categories_that_are_mostly_numbers_are_named(people):
+    people["mixed"] = people["hours"].astype(str).where(people.index % 10 > 0, "unknown")
+    data = load(people, label="income", group="sex")
+    assert _note(data, "'mixed' has ", "Most entries are numbers: name it in table.numeric to read the others")
+    data = load(people, label="income", group="sex", options=Options(table=TableOptions(numeric=("mixed",))))
+    assert _note(data, "'mixed'", "read as missing")

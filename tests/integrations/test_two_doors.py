@@ -97,10 +97,12 @@ def test_a_criterion_gives_both_the_same_objective(table, tmp_path):
 
 
 @pytest.mark.parametrize("said", [{"groups_at_prediction": True}, {"learner": "trees"}])
-def test_what_chooses_among_candidates_is_refused_beside_one_method(said, table):
-    model = fw.FairweightClassifier("forml", epochs=1, **said)
-    with pytest.raises(BadInput, match="leave them or 'forml' out"):
-        model.fit(table[["age"]], table["income"], sensitive_features=table["sex"])
+@pytest.mark.parametrize(("one", "low"), [({"method": "forml"}, 900), ({"objective": "mean"}, 900), ({}, 4)])
+def test_what_chooses_among_candidates_is_refused_where_none_are_compared(said, one, low, table):
+    model = fw.FairweightClassifier(epochs=1, pos_label="high", **said, **one)
+    given = table[(table["income"] == "high") | ((table["income"] == "low").cumsum() <= low)]
+    with pytest.raises(BadInput, match="takes 5 samples of each class and no method"):
+        model.fit(given[["age"]], given["income"], sensitive_features=given["sex"])
 
 
 def test_an_array_is_a_frame_of_numbers():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from fairweight.errors import BadInput, OneGroup, option
 from fairweight.methods.reweighing import independent
 from fairweight.metrics.criterion import confusion
 from fairweight.runs.clock import Clock, OutOfTime
-from fairweight.runs.cross_fit import Folds, cross_fitted
+from fairweight.runs.cross_fit import FOLDS, Folds, cross_fitted
 from fairweight.runs.learners import Learner, Way
 from fairweight.types import Batch
 
@@ -125,9 +125,17 @@ class CandidateMaker:
         slow = ways[None].method == "forml"
         kind = f"{learner}{' forml' if slow else ''}{'' if epoch is None else ' fixed'}"
         times = FORML_COST if slow else FIXED_COST
-        began = self.clock.now()
-        by_fold = ((fold, ways[fold]) for fold in self.clock.paced(self.folds.used, kind, learner, times))
-        chances, kept_epoch = cross_fitted(self.learners[learner], self.train, self.folds, by_fold, epoch)
+        began, folds = self.clock.now(), list[int]()
+
+        def in_time() -> Iterator[tuple[int, Way]]:
+            for fold in self.clock.paced(self.folds.used, kind, learner, times):
+                folds.append(fold)
+                yield fold, ways[fold]
+
+        chances, kept_epoch = cross_fitted(self.learners[learner], self.train, self.folds, in_time(), epoch)
+        if len(folds) < len(self.folds.used):  # of the first training of all: the others are judged on the same
+            self.notes = [f"The time did not suffice to judge on more than {len(folds)} of the {FOLDS} folds."]
+            self.folds = replace(self.folds, used=tuple(folds))
         self.candidates.append(Candidate(name, learner, ways[None], kept_epoch, chances, self.clock.now() - began))
         if self.tell is not None:
             self.tell(self.candidates[-1].title, len(self.candidates))

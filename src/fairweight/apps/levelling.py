@@ -14,6 +14,7 @@ from torch import Tensor
 from fairweight.metrics import GroupTable
 from fairweight.metrics.criterion import Criterion, Rate
 from fairweight.metrics.levelling import LOW_IS_GOOD, Loss, nobody_gains
+from fairweight.runs.run import by_class
 
 Kind = Literal["levels-down", "as-a-threshold"]
 SAID = {"levels-down": "Levels down", "as-a-threshold": "Helps, as a moved threshold would"}
@@ -135,6 +136,7 @@ class Levelling:
 
 def at_the_share_of(logits: Tensor, predictions: Tensor, positive: int) -> Tensor:
     """Predictions by these logits at the threshold that gives as many positives as the other predictions have."""
+    logits = by_class(logits)
     margin = (logits[:, positive] - logits[:, 1 - positive]).double()  # [N]
     wanted = int((predictions == positive).sum())
     least = margin.sort(descending=True).values[wanted - 1] if wanted else torch.inf

@@ -52,7 +52,7 @@ def prepare_refit(
         raise BadInput(f"{option('out', where)} is the folder of the run itself or holds it; give another, or none.")
     learned = folder.path / WEIGHTS
     table = checked(folder.read_weights(), str(learned))
-    if table["weight"].isna().all():
+    if table["weight"].nunique() < 2:  # empty, or 1 for every row
         learned = folder.path / FORML
         instead = f"refit {learned}, which has" if (learned / RUN).is_file() else "give a run of forml, which learns"
         raise BadInput(f"{folder.path} holds {first.method}, which weighs all samples alike; {instead} weights.")

@@ -236,7 +236,8 @@ def _train_best(prepared: Prepared, out: Path, device: str, watching: Watching, 
         metrics = {**result.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
         return Trained(ended(result.spec, folder, metrics), plain, verdict)
     except (FairweightError, OSError):
-        if prepared.request is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
+        pair_began = prepared.request is None and any(path.is_dir() for path in out.glob("*"))  # it goes on from there
+        if out.is_dir() and not folder.finished and not pair_began:
             remove(out, existed)
         raise
 

@@ -168,15 +168,14 @@ def _merge_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> F
         counts, small, cells = _count_cells(labels, groups, floor, span)
         if not bool(small.any()):
             return labels, groups, notes
-        notes.append(
-            f"Groups {listing(_selected(groups.names, small))} became part of {OTHER!r}: "
-            f"{cells} (the floor is {floor})."
-        )
-        new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
+        new, why = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)], cells
         if new.count(OTHER) == 1:
             # One small group alone would only change its name: it takes the next smallest along.
             sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
             new[int(sizes.argmin())] = OTHER
+            why += f"; {groups.names[int(sizes.argmin())]!r} is the next smallest"
+        merged = listing(name for name, to in zip(groups.names, new, strict=True) if to == OTHER != name)
+        notes.append(f"Groups merged into {OTHER!r}: {merged} ({why}; the floor is {floor}).")
         before, groups = groups, _renamed(groups, new)
         if len(groups.names) < 2 or len(groups.names) == len(before.names):  # the others have no row in this part
             return None

@@ -6,6 +6,7 @@ import difflib
 import math
 import operator
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -90,12 +91,13 @@ def unify(texts: Texts) -> Texts:
 
 
 def case_variants(names: Iterable[str], what: str) -> list[str]:
-    """Warn where names differ by capitals alone: one value that was typed in two ways, most likely."""
+    """Warn where names differ by capitals, blanks or their bytes alone: one value that was typed in two ways."""
     by_folded: dict[str, list[str]] = {}
     for name in names:
-        by_folded.setdefault(name.casefold(), []).append(name)
+        by_folded.setdefault("".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
     pairs = "; ".join([listing(same) for same in by_folded.values() if len(same) > 1][:3])
-    return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."] if pairs else []
+    how = "look the same or differ by capitals or blanks alone"
+    return [f"Warning: {what} that {how} count as different: {pairs}."] if pairs else []
 
 
 def columns_are(asked: str, names: Sequence[str]) -> str:

@@ -224,8 +224,11 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _trained(self, dataset: Dataset, goal: Goal, seed: int, weights: Tensor | None) -> Fitted:
         device, name, network = self._device(), self.method or FORML, None
-        if self.method is not None and (self.groups_at_prediction or self.learner not in (None, "mlp")):
-            raise BadInput(f"groups_at_prediction and learner choose among candidates; leave them or {name!r} out.")
+        if self.groups_at_prediction or self.learner not in (None, "mlp"):
+            raise BadInput(
+                f"groups_at_prediction and learner choose among candidates, which takes {FOLDS} samples of each class "
+                "and no method, module, objective or method_options; leave one or the other out."
+            )
         if self.module is not None:
             network = partial(made, self.module, math.prod(dataset.input_shape), len(self.classes_))
         asked = with_objective(name, self._asked(), goal, dataset)

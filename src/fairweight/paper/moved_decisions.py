@@ -9,6 +9,7 @@ from fairweight.errors import BadInput
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import GroupTable, group_table
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.run import by_class
 
 BUDGET = 0.002  # of accuracy that a bias per class may cost, on the exemplars
 FRACTIONS = tuple(k / 20 for k in range(21))  # from none of it
@@ -31,10 +32,10 @@ def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
 
 def positive_margin(logits: Tensor) -> Tensor:
     """How far a sample leans to the positive of two classes."""  # [N]
-    flat = logits.reshape(len(logits), -1)
+    flat = by_class(logits)
     if flat.shape[1] > 2:
         raise BadInput(f"a threshold is moved between two classes and this model has {flat.shape[1]}.")
-    return flat[:, 0] if flat.shape[1] == 1 else flat[:, 1] - flat[:, 0]
+    return flat[:, 1] - flat[:, 0]
 
 
 def class_bias(folder: RunFolder, fraction: float | None = 1.0) -> GroupTable:

@@ -79,6 +79,8 @@ def build(
         empty = network_for(dataset.preprocessing, {"name": name})
         return Built(device, empty, optimizer_for(stand_in, spec, "cpu"), None, reweighter)
     model = laid_out(network_for(dataset.preprocessing, spec.network) if network is None else network(), device)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise BadInput("the network has no parameters to train; give one that has.")
     optimizer = optimizer_for(model, spec, device)
     reweighter = method_from(spec.method, options, model, len(dataset.train))
     return Built(device, model, optimizer, scheduler_for(optimizer, spec), reweighter)

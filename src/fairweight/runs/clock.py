@@ -36,11 +36,21 @@ class Clock:
         self.took[kind] = max(seconds, self.took.get(kind, 0.0))
 
     def paced(self, folds: Sequence[int], kind: str, like: str, times: float) -> Iterator[int]:
-        """The folds, one after the other while time allows; the first training of all is made in any case."""
-        first = not self.took
+        """The folds, one after the other while time allows; the first training of all gets two in any case.
+
+        The first fold of a kind counts only until there is a second: what it needs is imported meanwhile.
+        """
+        first, new = not self.took, kind not in self.took
         for done, fold in enumerate(folds):
-            if not first:
-                self.check(kind, len(folds) - done, like, times)
+            try:
+                if done >= 2 or not first:
+                    self.check(kind, len(folds) - done, like, times)
+            except OutOfTime:
+                if not first:
+                    raise
+                return
             began = self.now()
             yield fold
+            if new and done == 1:
+                del self.took[kind]
             self.note(kind, self.now() - began)

@@ -284,8 +284,11 @@ def predictions_by(outputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
 
 
 def probabilities(outputs: Tensor) -> Tensor:
-    """Probability of each class; one logit is that of the positive one."""  # [N, K]
+    """Probability of each class."""  # [N, K]
+    return by_class(outputs).softmax(dim=1)
+
+
+def by_class(outputs: Tensor) -> Tensor:
+    """Logit of each class; one logit is that of the positive one, beside 0."""  # [N, K]
     flat = outputs.reshape(len(outputs), -1)
-    if flat.shape[1] == 1:
-        flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
-    return flat.softmax(dim=1)
+    return torch.cat([torch.zeros_like(flat), flat], dim=1) if flat.shape[1] == 1 else flat

@@ -168,10 +168,13 @@ def _fit_category(name: str, train: TrainColumn, most: int, notes: list[str]) ->
     categories = sorted(sorted(counts, key=lambda value: (-counts[value], value))[:most])
     if len(categories) < len(counts):
         share = 1.0 - sum(counts[value] for value in categories) / counts.total()
-        notes.append(
+        note = (
             f"Column {name!r} has {len(counts):,} categories: the {len(categories)} most frequent are kept, the others "
             f"({share:.0%} of rows) share one input."
         )
+        if 2 * int(np.isfinite(train.numbers).sum()) > counts.total():
+            note += f" Most entries are numbers: name it in {option('table.numeric')} to read the others as missing."
+        notes.append(Sentence(note))
     missing = bool((codes < 0).any())
     return Column(name, "category", categories=tuple(categories), other=len(categories) < len(counts), missing=missing)
 

@@ -132,10 +132,10 @@ def read_text_table(path: Path, options: TableOptions, notes: list[str]) -> pd.D
         name = printable(path.name)
         notes.append(f"{name} is separated by {delimiter!r} ({_SEPARATORS[delimiter]}), and was read so.")
     header, start = _header(path, content, delimiter)
-    content = content[start:]
+    above, content = b"\n" * content.count(b"\n", 0, start), content[start:]
     frame = read_with_arrow(content, delimiter, len(header), path.name)
-    if frame is None:
-        frame = read_with_pandas(content, delimiter, len(header), path.name)
+    if frame is None:  # blank lines instead of the header: an error counts lines from the top
+        frame = read_with_pandas(above + content, delimiter, len(header), path.name)
     frame.attrs["delimiter"] = delimiter
     return frame.set_axis(header, axis=1)
 

@@ -74,7 +74,7 @@ class TrainColumn:
         kind = self.values.dtype
         if pd.api.types.is_bool_dtype(kind):  # as text files have them, so that a model takes either
             return "category", ""
-        if pd.api.types.is_numeric_dtype(kind):
+        if pd.api.types.is_numeric_dtype(kind) or kind.kind == "m":  # the latter are durations
             return "number", ""
         if pd.api.types.is_datetime64_any_dtype(kind):
             return "date", "ISO8601"
@@ -136,6 +136,8 @@ def _read(values: pd.Series[Any], form: str) -> Numbers:
 
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
         return np.asarray(values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan))
+    if values.dtype.kind == "m":
+        return np.asarray(values / pd.Timedelta(days=1), dtype=np.float64)
     codes, distinct = factors(values)
     distinct = np.asarray(distinct, dtype=object)
     if form:
