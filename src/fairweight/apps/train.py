@@ -109,6 +109,8 @@ def prepare(
         search_request = replace(request, learner=learner, training=training)
         spec = spec.with_(method=BASELINE)
     else:
+        if request.method is None and not of_one_method:
+            _refuse_unsearched(request, {"groups_at_prediction"} if method is None else set())
         if learner == TREES:
             training["network"] = {"name": TREES}
             training.setdefault("epochs", 100)
@@ -131,6 +133,15 @@ def _refuse_unused(request: TrainRequest, method: str) -> None:
             f"{option(unused[0])} has a say only where candidates are compared, and {method} alone is trained: leave "
             f"it out, or give no {option('method')}, none of its options, no {option('trade_off')} and no "
             f"{option('no_baseline')}."
+        )
+
+
+def _refuse_unsearched(request: TrainRequest, used: set[str]) -> None:
+    """Refuse options of the choice among candidates on images, beside a network of one's own and without groups."""
+    if unused := [name for name in request.given(*CHOOSING) if name not in used]:
+        raise BadInput(
+            f"{option(unused[0])} has a say only where candidates are compared, which takes a table whose train rows "
+            "have groups, and no network of your own: leave it out."
         )
 
 
