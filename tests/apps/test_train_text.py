@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from tests import audits
 
-from fairweight.apps._train_text import closing, ending, in_words, next_steps
+from fairweight.apps._train_text import closing, ending, in_words
 from fairweight.cli import in_flags
 from fairweight.metrics import group_table
 from fairweight.runs.spec import Spec
@@ -27,7 +27,7 @@ def test_without_plain_training_beside_it_there_is_no_verdict_and_the_rest_is_sa
     screen = closing(done, 3.0, in_flags)
     assert screen.lstrip().startswith("No verdict: ")
     assert says in screen
-    assert all(command in screen for command in next_steps(done))
+    assert "fairweight audit run  a page" in screen
 
 
 @pytest.mark.parametrize(("network", "training"), [("trees", "7 rounds of trees"), ("linear", "solved for")])

@@ -51,6 +51,7 @@ def test_a_table_by_one_command_and_again(fairweight, tmp_path):
 @pytest.mark.slow
 def test_the_status_of_every_table(fairweight):
     status, out, _ = fairweight("reproduce", "--status")
+    assert "There is no folder records here; --records names" in out
     assert status == 0
     assert "celeba-young     not run" in out
     status, out, _ = fairweight(

@@ -69,7 +69,8 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     reused_titles = [run.spec.title for run in (trained.result, trained.baseline) if run is not None and run.reused]
     reused_text = f" ({' and '.join(dict.fromkeys(reused_titles))} found finished)" if reused_titles else ""
     parts.append(f"Run folder: {folder}{reused_text}. Trained in {seconds:.0f} seconds.")
-    parts.append("\n".join(["Look next:", *(f"  {command}  {what}" for command, what in next_steps(trained).items())]))
+    parts.append(f"Look next:\n  fairweight audit {folder}  a page with verdict, groups and weights\n"
+                 f"  fairweight predict {folder} FILE --out predictions.csv  for new rows")  # fmt: skip
     return "\n" + "\n\n".join(parts)
 
 
@@ -92,15 +93,6 @@ def ending(trained: Trained) -> dict[str, str]:
 
 def _rounds(count: int) -> str:
     return f"{count} round{'s' * (count != 1)} of trees"
-
-
-def next_steps(trained: Trained) -> dict[str, str]:
-    """Commands that go on from here, and what each is for."""
-    folder = trained.result.folder.path
-    return {
-        f"fairweight audit {folder}": "a page with verdict, groups and weights",
-        f"fairweight predict {folder} FILE --out predictions.csv": "for new rows",
-    }
 
 
 def _calibration(verdict: Verdict) -> str:

@@ -167,23 +167,20 @@ def candidate_shown(title: str, done: int) -> None:
 
 
 def show(values: Mapping[str, Any], text: str, as_json: bool) -> None:
-    """Print a result: as one JSON object, or for people, with sentences as wide as the terminal."""
-    print(json.dumps(values, indent=2) if as_json else "\n".join(map(_fitted, text.splitlines())))
+    """Print a result: as one JSON object, or for people."""
+    print(json.dumps(values, indent=2) if as_json else fitted(text))
+
+
+def fitted(text: str) -> str:
+    """The text with sentences as wide as the terminal; rows of tables, whose cells stand two blanks apart, stay."""
+    fill = partial(textwrap.fill, width=columns(1_000_000), break_long_words=False, break_on_hyphens=False)
+    parts = ((line, line.lstrip()) for line in text.split("\n"))
+    return "\n".join(s if "  " in words else fill(s, subsequent_indent=s.removesuffix(words)) for s, words in parts)
 
 
 def columns(most: int) -> int:
     """How wide the terminal is, at most this much."""
     return min(most, shutil.get_terminal_size((most, 24)).columns)
-
-
-def _fitted(line: str) -> str:
-    """A sentence in as many lines as it needs; rows of tables, whose cells stand two blanks apart, stay as they are."""
-    words = line.lstrip()
-    if "  " in words:
-        return line
-    indent = " " * (len(line) - len(words))
-    wrap = partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
-    return wrap(line, columns(1_000_000), subsequent_indent=indent and f"{indent}  ")
 
 
 def refuse_failed(record: Mapping[str, Any]) -> None:

@@ -56,4 +56,5 @@ def predict(
     else:
         print(f"{len(predictions.chances):,} predictions written to {out}.")
     if predictions.table is not None:
-        print(f"\n{predictions.table.text(opt.columns(1000))}", file=sys.stderr if out is None else sys.stdout)
+        said = opt.fitted(predictions.table.text(opt.columns(1000)))
+        print(f"\n{said}", file=sys.stderr if out is None else sys.stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -130,10 +129,8 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
         left_out += also_left_out
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    notes = _notes(table)
-    notes += [f"Columns left out because the terminal is too narrow: {', '.join(left_out)}."] if left_out else []
-    notes = [textwrap.fill(note, width, break_long_words=False) for note in notes] if width else notes
-    return "\n\n".join([*parts, "\n".join(notes)])
+    narrow_note = [f"Columns left out because the terminal is too narrow: {', '.join(left_out)}."] if left_out else []
+    return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow_note])])
 
 
 def _hidden(table: GroupTable) -> tuple[str, ...]:
