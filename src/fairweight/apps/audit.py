@@ -106,13 +106,16 @@ def audit_of(
     about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = _baseline(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
+    notes = [str(note) for note in about.get("data", {}).get("notes", ())]
+    if (metrics.get("judged") or {}).get("rows") == len(trained.weights):  # by cross-fitting
+        notes.append(f"The chosen model was trained on all {len(trained.weights):,} rows but those of test.")
     return Audit(
         title=f"Audit: {_source_name(spec)}, {trained.method}",
         facts=_facts(spec, about, metrics, trained.method),
         metrics=metrics,
         baseline=beside,
         trained=trained,
-        notes=tuple(str(note) for note in about.get("data", {}).get("notes", ())),
+        notes=tuple(notes),
         missing=tuple(missing),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,9 +125,10 @@ class Suspects:
     def text(self, top: int, width: int = 200) -> str:
         """The first few labels, for a terminal: with the columns for which there is room."""
         shown = self.ranked.head(top).drop(columns=["suspected", "label"])
-        write = partial(shown.to_string, index=False, float_format=lambda v: f"{v:.3g}", na_rep="")
-        fits = (shown.columns[:n] for n in range(len(shown.columns), 1, -1))
-        table = next((t for names in fits if len((t := write(columns=names)).splitlines()[0]) <= width), write())
+        for n in range(len(shown.columns), 1, -1):
+            table = shown.iloc[:, :n].to_string(index=False, float_format=lambda v: f"{v:.3g}", na_rep="")
+            if len(table.split("\n")[0]) <= width:
+                break
         return f"{self._opening()}\nRanked by {self.rule}.\n\n{table}\n\n{self._truth()}"
 
     def _opening(self) -> str:
