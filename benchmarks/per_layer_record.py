@@ -13,7 +13,7 @@ from typing import Any
 PER_LAYER = """\
 # The step per layer
 
-Where samples do not see each other (no batch statistics), each sample's part of every gradient is in the one backward
+Where no layer mixes samples (no batch statistics), each sample's part of every gradient is in the one backward
 pass. For a layer that is linear in its parameters, keep its input a and the gradient ĝ that arrives at its output; with
 sample i's part of both,
 

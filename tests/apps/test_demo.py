@@ -11,7 +11,7 @@ def test_rows_begin_where_they_say(monkeypatch, tmp_path):
     lines = []
     found = demo.demo(tmp_path, seeds=1, tell=lines.append)
     assert list(found["rows"]) == list(demo.ROWS)
-    assert lines[0].startswith("[ 1/6] trained Uniform, clean labels")
+    assert lines[0].startswith("[ 1/6] Uniform, clean labels, seed 0: trained, accuracy ")
     assert Path(found["picture"]).is_file()
     ours, tuned = (found["rows"][name]["accuracy"]["mean"] for name in (demo.OURS, demo.TUNED))
     assert found["beside_fine_tuned"]["mean"] == ours - tuned

@@ -97,6 +97,8 @@ def test_a_page_a_table_and_the_chosen_run(swept):
     found = json.loads((folder / "sweep" / "trade_off.json").read_text())
     assert page.count('class="dot') == len(found["points"])
     assert "--method forml --objective" in page.replace("</span> <span>", " ")
+    assert "--group sex --epochs 3 --method uniform" in page.replace("</span> <span>", " ")  # every flag that counts
+    assert "--strengths" not in page
     assert [p["strength"] for p in found["points"]] == [0, 0.3, 3]
     (chosen,) = [p for p in found["points"] if p["chosen"]]
     least = found["points"][0]["validation"]["accuracy"] - 0.01

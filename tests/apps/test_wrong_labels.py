@@ -145,8 +145,8 @@ def test_pictures_are_not_counted_by_a_model_that_errs_on_trusted_ones(tmp_path)
     assert found.rule == LEARNED
     assert found.counts() == []
     assert sorted(found.ranked["rank"]) == list(range(1, len(found.ranked) + 1))
-    assert "cannot be said by a model" in found.text(3)
-    with pytest.raises(BadInput, match="cannot be mended by a model"):
+    assert "cannot be said: the model errs" in found.text(3)
+    with pytest.raises(BadInput, match="cannot be mended: the model errs"):
         found.relabelled()
 
 

@@ -89,7 +89,7 @@ def test_a_model_is_checked_timed_and_passes(folder):
 def test_words_for_people(folder):
     done = fairweight(folder, "check", "nets.py:Recurrent", "--batch", "6", "--exemplars", "6")
     assert done.returncode == 0, done.stderr
-    assert "Gradient mode: per-layer; samples do not see each other" in done.stdout
+    assert "Gradient mode: per-layer; exact, as no layer mixes samples" in done.stdout
     assert "In float32, in which it trains" in done.stdout
     assert "times a plain step" in done.stdout
     assert done.stdout.rstrip().endswith("Passed.")

@@ -49,13 +49,14 @@ def test_one_table_with_a_test_and_a_cost(fairweight, people, tmp_path):
         assert f"\n{method} " in out
     assert "paired t-test" in out
     assert "× " in out
-    assert "[8/8] trained" in err
+    assert "seed 1: trained in " in err
     assert err.count(" uniform, exemplars in train, seed 1: ") == 1, "two runs must not have one name"
     (record,) = (tmp_path / "records").glob("*_compare-people/record.json")
     assert json.loads(record.read_text())["cost"]["uniform"] == 1.0
     status, out, err = fairweight(*words, "--json")
     assert status == 0
-    assert "[8/8] found" in err
+    assert "[8/8]" in err
+    assert err.count("found finished") == 8
     assert {row["key"] for row in json.loads(out)["rows"]} == {"uniform", "uniform-all", "forml", "proportion"}
 
 

@@ -16,6 +16,7 @@ from fairweight import catalog
 from fairweight.cli import flags, in_flags
 from fairweight.cli._flags import DATA_FLAGS, TRAINING_FLAGS, options_given
 from fairweight.data import Options
+from fairweight.data.options import GroupOptions, ImageOptions, LabelOptions, TableOptions
 from fairweight.errors import BadInput, Sentence, option
 from fairweight.runs.spec import Spec
 
@@ -49,6 +50,18 @@ def test_a_flag_sets_a_declared_option_and_its_help_names_every_choice(kind, fla
     assert [choice for choice in choices(found) if not re.search(rf"\b{choice}\b", flag.help)] == []
     if flag.read is None and found is not Any and flag.kind in (int, float, bool, str):
         assert flag.kind in (found, *get_args(found)) or choices(found)
+
+
+@pytest.mark.parametrize("flag", DATA_FLAGS, ids=lambda flag: flag.option)
+def test_a_default_that_the_help_names_is_the_default(flag):
+    kinds = {"labels": LabelOptions, "groups": GroupOptions, "table": TableOptions, "image": ImageOptions}
+    outer, _, name = flag.option.rpartition(".")
+    if outer not in {"", *kinds}:
+        return  # a set of its own may bring these
+    value = getattr(kinds.get(outer, Options)(), name)
+    named = re.search(r"(\w+) \(the default\)|default:? ([\w-]+)\.$", flag.help)
+    if named and value is not None:
+        assert str(value) in (named[1], named[2], f"{named[2]}.0")
 
 
 def test_every_option_of_the_data_has_a_flag_but_those_that_python_alone_sets():
@@ -117,8 +130,8 @@ def test_no_sentence_below_the_command_line_types_a_flag_by_hand():
                     typed += [(path.name, word) for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", node.value)]
     commands = {("moew.py", "--method"), ("_train_text.py", "--out")}  # whole command lines
     commands |= {("compare.py", word) for word in ("--out", "--records", "--data-dir")}  # of a recorded command
-    left_out = ("--out", "--records", "--data-dir", "--fresh", "--resume", "--json")
-    commands |= {("audit.py", word) for word in left_out}  # of the recorded command that a page repeats
+    swept = ("--method", "--objective", "--strengths", "--give-up", "--trade-off")
+    commands |= {("trade_off.py", word) for word in swept}  # of the recorded command that its page repeats
     commands |= {("provenance.py", word) for word in ("--show-toplevel", "--short", "--porcelain", "--untracked-files")}
     assert set(typed) <= commands
 

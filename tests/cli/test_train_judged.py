@@ -86,6 +86,7 @@ def test_predict_audit_refit_and_the_same_command_again_work_on_it(run, desk):
     said = "fairweight train people.csv --label income --group sex --positive high --learner trees --budget 3"
     assert said in page
     assert "choose it with --positive." in page
+    assert "The chosen model was trained on all 2,400 rows but those of test." in page
     assert "LabelBias" not in page  # the candidate's name is what its reader knows
     change = folder.read("metrics.json")["gap_change"]
     assert (

@@ -68,6 +68,11 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
         lambda f: (csv(f), "--label", "income", "--group", "sex", "--objective", "mean", "--seeds", "2"),
         "--seeds has a say only .* forml alone is trained: leave it out, or give .* none of its options",
     ),
+    "seeds on images": (lambda f: ("digits", "--seeds", "3"), "--seeds has a say only .* which takes a table"),
+    "candidates beside a network": (
+        lambda f: (csv(f), "--label", "income", "--network", "torch.nn:Identity", "--candidates", "plain"),
+        "--candidates has a say only where .* no network of your own: leave it out",
+    ),
     "another delimiter": (lambda f: (*given(csv(f)), "--delimiter", ";"), "separated by ',' .*--delimiter"),
     "Latin-1": (lambda f: given(csv(f, people(120).assign(job="cafetière"), encoding="latin-1")), "--encoding"),
     "a line too long": (lambda f: given(raw(f, b"age,sex,income\n1,F,high\n2,M,low,9\n")), "3 columns in every line"),

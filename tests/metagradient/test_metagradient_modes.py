@@ -155,7 +155,7 @@ def test_the_log_says_once_which_mode_and_why(caplog):
     said = [r.getMessage() for r in caplog.records if "score gradient" in r.getMessage()]
     assert len(said) == 1
     assert "per-layer" in said[0]
-    assert "samples do not see each other" in said[0]
+    assert "no layer mixes samples" in said[0]
     assert {r.mode for r in records} == {"per-layer"}
 
 

@@ -103,6 +103,15 @@ def test_labels_that_only_one_model_predicts():
         fm.compare(fm.group_table([0, 1], [0, 1], [0, 1]), fm.group_table([0, 1], [0, 1], [1, 0]))
 
 
+def test_a_difference_of_shares_never_reaches_beyond_one():
+    labels, groups = [1] * 12, list("aaaaaabbbbbb")
+    before = fm.group_table(labels, [0] * 6 + [1] * 6, groups)
+    after = fm.group_table(labels, [1] * 11 + [0], groups)
+    found = fm.compare(before, after, "max_fnr")
+    assert found.value < -0.8
+    assert found.low == -1.0  # the noise of so few samples alone would carry it further
+
+
 def test_own_metrics_are_paired_too():
     labels, a, b, groups = two_models([0.9, 0.6], [0.9, 0.85], 200, 0)
     metrics = {"hits": lambda y, p: float(np.mean(p))}

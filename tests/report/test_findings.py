@@ -178,7 +178,7 @@ def test_beside_the_baseline_better_worse_and_no_different():
     assert worse.level == "act"
     same = one(audits.audit(even, base=even, trained=some), "beside the baseline")
     assert same.level == "look"
-    assert "chance in the test rows explains" in same.sentence
+    assert "chance in the test rows can explain" in same.sentence
     alone = one(audits.audit(even, trained=some), "no baseline")
     assert "--baseline" in alone.sentence
 

@@ -7,7 +7,7 @@ import pytest
 from tests import audits
 
 from fairweight.report import html
-from fairweight.report.front import Dot, Front, drawing, of_comparison, of_search, on_front
+from fairweight.report.front import Dot, Front, drawing, of_comparison, of_search, on_front, training_command
 from fairweight.report.page import front_html
 
 NASTY = "<script>alert(1)</script>"
@@ -118,3 +118,12 @@ def test_an_audit_of_a_search_shows_its_candidates():
         ("forml", False, True),
     ]
     assert front.dots[1].command == "fairweight train people.csv --label income --group sex"
+
+
+def test_the_command_of_a_run_keeps_its_flags_and_loses_its_places():
+    told = (
+        "fairweight train /data/people.csv --epochs 5 --out runs/x --data-dir=/data --fresh --exemplars /data/few.csv"
+    )
+    words = training_command(told, "/data/people.csv", "people.csv")
+    assert " ".join(words) == "fairweight train people.csv --epochs 5 --exemplars few.csv"
+    assert training_command("python mine.py", "people.csv", "people.csv") == []

@@ -82,6 +82,15 @@ def test_a_gap_that_cannot_be_estimated_has_no_verdict():
     assert top.tiles[0].after == "–"
 
 
+@pytest.mark.parametrize(
+    ("rates", "sizes", "tone"), [([0.8, 0.81], 400, "good"), ([0.8, 0.5, 1.0], [400, 12, 4], "even")]
+)
+def test_a_large_gap_that_chance_may_explain_is_not_called_good(rates, sizes, tone):
+    top = headline(audits.audit(audits.table(rates, n=sizes)))
+    assert top.sentence.startswith("No gap beyond chance")
+    assert top.tone == tone
+
+
 def test_a_gap_that_falls_by_levelling_is_not_handed_on_as_a_model_to_use():
     lost = "the true positive rate of g1 falls from 90.0 to 60.0 %, and no group's rises"
     told = {"kind": "levels-down", "sentence": f"Nobody gains: {lost}.", "because": lost}
@@ -96,7 +105,7 @@ def test_a_gap_that_falls_by_levelling_is_not_handed_on_as_a_model_to_use():
     assert [f.level for f in findings(down) if f.kind == "verdict"] == ["look"]
     told = {"kind": "as-a-threshold", "sentence": "Plain training.", "gap": 0.05, "accuracy": 0.8}
     top = headline(judged("helps", 0.30, 0.01, -0.35, -0.20, levelling=told))
-    assert "plain training that predicts as many positives has 5.0 points at an accuracy of 80.0 %" in top.sentence
+    assert "has a gap of 5.0 points and an accuracy of 80.0 %" in top.sentence
     assert top.action.startswith("compare with plain training at another threshold")
 
 

@@ -185,6 +185,12 @@ def test_predictions_alone_make_the_same_page_without_the_weights():
     ids = {attributes.get("id") for _, attributes in outline.tags}
     assert {"found", "groups", "about", "by-group", "summary"} <= ids
     assert not ids & {"weight", "scores", "extremes", "suspects", "samples", "data"}
+    assert ">1 note<" in page
+
+
+def test_words_of_sections_that_are_left_out_are_not_explained(page):
+    assert "<dt>margin</dt>" in page
+    assert "<dt>margin</dt>" not in html(audits.audit())
 
 
 def test_without_rows_no_sample_is_in_the_page_and_the_rest_is():
@@ -222,11 +228,18 @@ def test_the_chart_has_each_rate_of_each_group_where_it_belongs():
     assert first["gap"] == "gap 40.0 points"
 
 
-def test_of_many_groups_the_chart_has_the_worst_and_none_that_is_unknown():
-    table = audits.table([k / 100 for k in range(40)], n=200)
-    assert group_rates(audits.audit(table))["shown"] == list(range(25))
-    empty = audits.table([0.5, 0.6, 0.7], n=[100, 100, 0])
-    assert group_rates(audits.audit(empty))["shown"] == [0, 1]
+def test_of_many_groups_the_chart_has_both_ends_and_none_that_is_unknown():
+    many = group_rates(audits.audit(audits.table([k / 100 for k in range(40)], n=200)))
+    assert many["shown"] == [*range(20), *range(35, 40)]
+    assert many["left_out"] == "The 20 lowest and the 5 highest of 40."
+    empty = group_rates(audits.audit(audits.table([0.5, 0.6, 0.7], n=[100, 100, 0])))
+    assert (empty["shown"], empty["left_out"]) == ([0, 1], "1 more have too few samples.")
+
+
+def test_without_positives_the_chart_still_has_the_other_rates():
+    found = group_rates(audits.audit(audits.table([0.0, 0.0], positives=0.0)))
+    assert (found["shown"], found["left_out"]) == ([0, 1], "")
+    assert found["charted"][1]["rates"][0]["at"] == 0.1
 
 
 def test_many_labels_in_groups_have_a_grid():

@@ -346,3 +346,13 @@ def test_a_pool_that_takes_no_files_too(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # for the superuser every folder takes files
     with pytest.raises(FolderRefused, match="cannot be written to; choose another folder"):
         run_all([tiny], tmp_path / "pool", jobs=1)
+
+
+def test_a_worker_that_is_stopped_before_its_first_run_ends_without_a_word(monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_job.signals, "mind", stopped)  # as SIGTERM does from there on
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        assert _job._serve(theirs, Settings("unused"), 1) is None

@@ -70,9 +70,8 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     reused_titles = [run.spec.title for run in (trained.result, trained.baseline) if run is not None and run.reused]
     reused_text = f" ({' and '.join(dict.fromkeys(reused_titles))} found finished)" if reused_titles else ""
     parts.append(f"Run folder: {folder}{reused_text}. Trained in {seconds:.0f} seconds.")
-    steps = next_steps(trained)
-    width = max(map(len, steps))
-    parts.append("\n".join(["Look next:", *(f"  {command:{width}s}  {what}" for command, what in steps.items())]))
+    steps = (f"  {command}  {what}" for command, what in next_steps(trained).items())
+    parts.append("\n".join(["Look next:", *steps]))
     return "\n" + "\n\n".join(parts)
 
 
@@ -101,8 +100,8 @@ def next_steps(trained: Trained) -> dict[str, str]:
     """Commands that go on from here, and what each is for."""
     folder = shlex.quote(str(trained.result.folder.path))
     return {
-        f"fairweight audit {folder}": "a page with the verdict, the groups and the weights",
-        f"fairweight predict {folder} FILE --out predictions.csv": "predictions for new rows",
+        f"fairweight audit {folder}": "a page with verdict, groups and weights",
+        f"fairweight predict {folder} FILE --out predictions.csv": "for new rows",
     }
 
 

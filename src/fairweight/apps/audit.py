@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from fairweight.data.source import find, folders
 from fairweight.errors import BadInput, FairweightError, MissingData, Sentence, option
 from fairweight.metrics import compare
 from fairweight.report import Audit, Baseline, Finding, Trained, findings, headline, html, model_card
-from fairweight.report.front import without_places
+from fairweight.report.front import training_command
 from fairweight.report.samples import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.report.table_rows import SUMMARY
@@ -66,10 +67,12 @@ class Audited:
         for found in self.findings:
             no_action = found.level == "note" or found.action == top.action
             lines.append(f"{found.level:5s} {found.sentence}" + ("" if no_action else f" Do next: {found.action}"))
-        lines += [f"      {spelled(note)}" for note in self.audit.missing]
+        fill = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)  # flags stay whole
+        filled = [fill(line, subsequent_indent=" " * 6) for line in lines]
+        notes = [fill(spelled(note)) for note in self.audit.missing]
         places = {"Page": self.page, "Model card": self.card, "To share": self.shared}
         where = "   ".join(f"{name}: {path}" for name, path in places.items() if path is not None)
-        return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), "", where])
+        return "\n\n".join("\n".join(part) for part in (filled, notes, [where]) if part)
 
 
 def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, share: Path | None = None) -> Audited:
@@ -103,13 +106,16 @@ def audit_of(
     about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = _baseline(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
+    notes = [str(note) for note in about.get("data", {}).get("notes", ())]
+    if (metrics.get("judged") or {}).get("rows") == len(trained.weights):  # by cross-fitting
+        notes.append(f"The chosen model was trained on all {len(trained.weights):,} rows but those of test.")
     return Audit(
         title=f"Audit: {_source_name(spec)}, {trained.method}",
         facts=_facts(spec, about, metrics, trained.method),
         metrics=metrics,
         baseline=beside,
         trained=trained,
-        notes=tuple(str(note) for note in about.get("data", {}).get("notes", ())),
+        notes=tuple(notes),
         missing=tuple(missing),
     )
 
@@ -167,16 +173,9 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any], met
         "device": str(about.get("device", "")),
         "fairweight": str(about.get("versions", {}).get("fairweight", "")),
         "run": str(about.get("fingerprint", "")),
-        "command": _command(str(about.get("command", "")), spec),
+        "command": shlex.join(training_command(str(about.get("command", "")), spec.source, _source_name(spec))),
     }
     return {key: value for key, value in values.items() if value}
-
-
-def _command(command: str, spec: Spec) -> str:
-    """The command that trained the run, without where things lay; nothing if it was another."""
-    words = [word for word in shlex.split(without_places(command)) if word not in ("--fresh", "--resume", "--json")]
-    kept = [_source_name(spec) if w == spec.source else Path(w).name if w[:1] == "/" else w for w in words]
-    return shlex.join(kept) if kept[:2] == ["fairweight", "train"] else ""
 
 
 def _with_inputs(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairweight.apps import condense as sets
 from fairweight.apps._drop_rules import random_like
 from fairweight.apps._table_file import write_table
+from fairweight.apps._train_text import columns
 from fairweight.apps.suspects import Suspects, stays, suspects_of
 from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, methods_of
 from fairweight.runs.folder import RunFolder
@@ -45,7 +46,7 @@ class Cleaned:
 
     @property
     def recommended(self) -> str | None:
-        """The first way to clean that helps and harms by no method; None: leave the labels as they are."""
+        """The first way to clean that helps and does harm under no method; None: leave the labels as they are."""
         helps = [arm for arm in MENDED if self.compared.methods(arm, HELPS) and not self.compared.methods(arm, HARMS)]
         return helps[0] if helps and self.suspected else None
 
@@ -56,10 +57,10 @@ class Cleaned:
         wider = self.compared.methods("dropped", HARMS[:1])
         warning = f"Dropping suspects widens the gap ({', '.join(wider)}). " if wider else ""
         if self.recommended is not None:
-            return f"{warning}Clean by '{ARMS[self.recommended]}': it helps on these test rows, and harms by no method."
+            return f"{warning}Clean by '{ARMS[self.recommended]}': it helps on these test rows and harms no method."
         if all(self.compared.methods(arm, HARMS) for arm in MENDED):
             return f"{warning}Do not clean: every way costs accuracy or widens the gap."
-        return f"{warning}Do not clean: no way that does no harm shows any good on these test rows."
+        return f"{warning}Do not clean: no way that is free of harm helps on these test rows."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -82,8 +83,6 @@ class Cleaned:
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""
-        import pandas as pd
-
         lines = [f"{self.suspected:,} labels look wrong; {self.dropped:,} of them are dropped and {self.relabelled:,} "
                  "relabelled. At least half of every cell stays."]  # fmt: skip
         for cell in self.cells:
@@ -93,10 +92,10 @@ class Cleaned:
         for method, arms in self.compared.seeds.items():
             moves = {a: ", ".join(self.compared.moved(method, a)) or "no more than chance explains" for a in arms}
             moves[GIVEN] = ""
-            rows = {ARMS[a]: [*(self.compared.mean(method, a, n).text() for n in NUMBERS), moves[a]] for a in arms}
-            table = pd.DataFrame.from_dict(rows, orient="index", columns=[*NUMBERS.values(), ""])
+            rows: list[Sequence[str]] = [("", *NUMBERS.values(), "")]
+            rows += [(ARMS[a], *(self.compared.mean(method, a, n).text() for n in NUMBERS), moves[a]) for a in arms]
             count = len(arms[GIVEN])
-            lines += ["", f"{method}, in %, {count} seeds, mean ± standard error", table.to_string()]
+            lines += ["", f"{method}, in %, {count} seeds, mean ± standard error", columns(rows)]
         by = "Test labels are as given: where they are wrong too, mended labels look worse here than they are."
         note = " One seed tells nothing of chance: raise the seeds." if count < 2 else ""
         where = f"Files and runs: {self.out}"

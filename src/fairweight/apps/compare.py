@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import statistics
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -249,32 +248,31 @@ def text_of(record: Mapping[str, Any]) -> str:
     """The record for a terminal: mean ± standard error, the paired test against Uniform, and the cost."""
     rows, numbers = record["rows"], record["numbers"]
     heads = [f"{n['title']} {'↓' if n['better'] == 'lower' else '↑'}" for n in numbers]
-    table = [("method", *heads, "time")]
-    last = [f"from uniform (p): {', '.join(n['title'] for n in numbers)}"]
+    table, changes, verdicts = [("method", *heads, "time")], [("from uniform (p)", *heads)], ["verdict"]
     for row in rows:
         cost = record["cost"].get(row["key"])
         means = (mean_text(row["means"][n["key"]]) for n in numbers)
         table.append((row["title"], *means, "–" if cost is None else f"× {cost:.1f}"))
-        last.append(_apart(row, record) + (f"; {words}" if (words := verdict_words(row)) else ""))
+        if row["compared"]:
+            changes.append((row["title"], *_apart(row, record)))
+            verdicts.append(verdict_words(row))
     about = (
         f"In %, mean ± standard error over {len(record['seeds'])} seeds, on test. In brackets: the p-value of a "
-        f"{record['paired_test']} against uniform; of {max(0, len(rows) - 1)} methods, one in twenty falls below 0.05 "
-        "by chance. Time: training time in multiples of uniform's, the median over seeds."
+        f"{record['paired_test']} against uniform; by chance alone, one p-value in twenty is below 0.05. Time: "
+        "training time in multiples of uniform's, the median over seeds."
     )
-    shown = [f"{line}   {more}".rstrip() for line, more in zip(columns(table).splitlines(), last, strict=True)]
+    compared = map("{}  {}".format, columns(changes).splitlines(), verdicts)
     missing = [f"Not run: {method}: {reason}" for method, reason in record["left_out"].items()]
-    wrapped = textwrap.fill(f"{record['source']}: {record['protocol']}.", 110)
-    return "\n".join([wrapped, "", *shown, "", textwrap.fill(about, 110), *missing])
+    protocol = f"{record['source']}: {record['protocol']}."
+    return "\n".join([protocol, "", columns(table), "", *map(str.rstrip, compared), "", about, *missing])
 
 
-def _apart(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    changes = next(iter(row["compared"].values()), None)
-    if changes is None:
-        return ""
+def _apart(row: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+    changes = next(iter(row["compared"].values()))
     entries = [changes[number["key"]] for number in record["numbers"]]
     chances = ["" if one["p"] is None else f" ({one['p']:.2g})" for one in entries]
     each = zip(entries, chances, strict=True)
-    return ", ".join("–" if one["mean"] is None else f"{one['mean']:+.2f}{p}" for one, p in each)
+    return ["–" if one["mean"] is None else f"{one['mean']:+.2f}{p}" for one, p in each]
 
 
 def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairweight.apps import _drop_rules as rules
 from fairweight.apps._table_file import write_table
+from fairweight.apps._train_text import columns
 from fairweight.apps.trainings import HARMS, HELPS, LEVELS, NUMBERS, PLAIN, Compared, Trainings, methods_of
 from fairweight.errors import MissingData
 from fairweight.metagradient.passes import predicted
@@ -149,19 +150,16 @@ class Retrained:
 
     def text(self) -> str:
         """The tables of all sets and the verdict, for a terminal."""
-        import pandas as pd
-
         lines = []
         for method, arms in self.compared.seeds.items():
-            rows = {}
+            rows = [("", "samples", *NUMBERS.values(), "beside all")]
             for arm in arms:
                 means = [self.compared.mean(method, arm, number).text() for number in NUMBERS]
-                rows[ARMS[arm]] = [f"{self.sizes[arm]:,}", *means, ", ".join(self.compared.moved(method, arm))]
+                rows.append((ARMS[arm], f"{self.sizes[arm]:,}", *means, ", ".join(self.compared.moved(method, arm))))
             for arm in [arm for arm in arms if arm not in (FULL, "random")]:
                 apart = [self.compared.difference(method, arm, number, "random") for number in NUMBERS]
-                rows[f"{ARMS[arm]}, minus random"] = ["", *map(mean_text, apart), ""]
-            table = pd.DataFrame.from_dict(rows, orient="index", columns=["samples", *NUMBERS.values(), "beside all"])
-            lines += ["", f"{method}, in %, {len(arms[FULL])} seeds, mean ± standard error", table.to_string()]
+                rows.append((f"{ARMS[arm]}, minus random", "", *map(mean_text, apart), ""))
+            lines += ["", f"{method}, in %, {len(arms[FULL])} seeds, mean ± standard error", columns(rows)]
         return "\n".join([*lines, "", self.verdict()])
 
 

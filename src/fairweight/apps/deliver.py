@@ -182,7 +182,7 @@ def short_of_bound(candidates: Sequence[Candidate], judgements: Sequence[Judgeme
         return ""
     pairs = zip(candidates, judgements, strict=True)
     keeps = [c.title for c, j in pairs if j.constant and 100 * j.score.gap <= goal.bound]
-    refused = f" {keeps[0]} does, and is refused: it is close to constant." if keeps else ""
+    refused = f" {keeps[0]} does, and is refused: it predicts almost the same for everybody." if keeps else ""
     return (
         f"The bound of {goal.bound:g} points is not kept on the rows that models were judged on: there the "
         f"{goal.criterion.noun} is {100 * chosen.gap:.1f} points, the smallest that was found.{refused}"

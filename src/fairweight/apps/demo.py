@@ -71,8 +71,8 @@ def demo(
         with one_thread():
             result = run(spec, folder / spec.folder_name, device=device)
         results[name].append(result)
-        verb = "found" if result.reused else "trained"
-        tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * result.metrics['accuracy']:.1f} %")
+        how = "found finished" if result.reused else "trained"
+        tell(f"[{number:2d}/{total}] {name}, seed {seed}: {how}, accuracy {100 * result.metrics['accuracy']:.1f} %")
     accuracies, means = {}, {}
     for name, runs_of_name in results.items():
         accuracies[name] = [run.metrics["accuracy"] for run in runs_of_name]

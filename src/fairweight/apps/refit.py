@@ -111,7 +111,7 @@ def _why_none(first: Spec, source: str) -> str:
     reasons = {
         "they are validation rows, which choose the best epoch": source == "validation",
         "they have a file of their own": source != "train",
-        "labels were made wrong on purpose, and other rows would have other wrong ones": first.data.get("corruptions"),
+        "with more rows, other labels would be made wrong than in the run": first.data.get("corruptions"),
         "which rows it has was chosen by other runs": first.rows,
         "they are among them already": inside,
     }

@@ -31,10 +31,10 @@ Array = np.ndarray[Any, Any]
 
 CLEAR = 0.95  # share of trusted rows that the model has right, from which classes hardly overlap
 POOR = 0.8  # share of trusted pictures below which the finished model cannot count: benchmarks/arena_images.py
-RATES = "the posterior that the label is wrong: flip rates per label and group, estimated beside trusted exemplars"
-POSTERIOR = f"{RATES} from opinions of models that were not trained on the row"
-FINISHED = f"{RATES} from the finished model's opinion"
-BOTH = f"the mean of two ranks: by {FINISHED}; and by the average probability margin over training"
+CHANCE = "the chance that a label is wrong (estimated per label and group with trusted exemplars, by probabilities of"
+POSTERIOR = f"{CHANCE} models that were not trained on the row)"
+FINISHED = f"{CHANCE} the finished model)"
+BOTH = f"the mean of two ranks: by {FINISHED}, and by the average probability margin over training"
 LEARNED = "the average probability margin over training, as the model errs on trusted pictures or repeats its labels"
 _SHOWN = (
     *("file", "given", "suggested", "label", "group", "predicted", "probability", "true_label"),
@@ -122,10 +122,13 @@ class Suspects:
             "top": json.loads(self.ranked.head(top).to_json(orient="records")),
         }
 
-    def text(self, top: int) -> str:
-        """The first few labels, for a terminal."""
+    def text(self, top: int, width: int = 200) -> str:
+        """The first few labels, for a terminal: with the columns for which there is room."""
         shown = self.ranked.head(top).drop(columns=["suspected", "label"])
-        table = shown.to_string(index=False, float_format=lambda v: f"{v:.3g}", na_rep="")
+        for n in range(len(shown.columns), 1, -1):
+            table = shown.iloc[:, :n].to_string(index=False, float_format=lambda v: f"{v:.3g}", na_rep="")
+            if len(table.split("\n")[0]) <= width:
+                break
         return f"{self._opening()}\nRanked by {self.rule}.\n\n{table}\n\n{self._truth()}"
 
     def _opening(self) -> str:
@@ -133,7 +136,7 @@ class Suspects:
         beside = "" if confident is None else f" cleanlab's confident learning names {confident:,}."
         if not counts:
             opening = f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: the model prefers"
-            return f"{opening} another.{beside} How many are wrong cannot be said {self._reason()}."
+            return f"{opening} another.{beside} How many are wrong cannot be said{self._reason()}."
         total, *parts = counts
         first = (
             f"About {total['wrong']:,.0f} of {total['n']:,} labels are wrong, 95 % interval {total['low']:,.0f} to "
@@ -146,9 +149,9 @@ class Suspects:
 
     def _reason(self) -> str:
         if self.rule == LEARNED:
-            return "by a model that errs on trusted pictures or repeats the labels of its own: train a better one"
+            return ": the model errs on trusted pictures, or repeats its training labels; train a better one"
         given = f"{option('exemplar.source')} or {option('split.column')}, or say that they were with {option('trust')}"
-        return f"without trusted rows: give exemplars whose labels were checked with {given}"
+        return f" without trusted rows: give exemplars whose labels were checked with {given}"
 
     def _truth(self) -> str:
         if self.found is None:
@@ -164,7 +167,7 @@ class Suspects:
         if how not in (SUGGESTED, SOFT):
             raise BadInput(f"{option('relabel', how)}: choose {SUGGESTED} or {SOFT}.")
         if self.noise is None:
-            raise BadInput(f"labels cannot be mended {self._reason()}.")
+            raise BadInput(f"labels cannot be mended{self._reason()}.")
         table = self.ranked[[*_naming(self.ranked), "given"]]
         if how == SOFT:
             chances = self.noise.posterior[self.table["rank"].to_numpy().argsort()]

@@ -16,9 +16,9 @@ from fairweight.apps.train import Prepared, Trained
 from fairweight.apps.verdict import verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics.criterion import default_criterion
-from fairweight.report.front import SPREAD, Dot, Front, judged_dots, on_front
+from fairweight.report.front import SPREAD, Dot, Front, judged_dots, on_front, training_command, without
 from fairweight.report.page import front_html
-from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.folder import METRICS, RUN, RunFolder
 from fairweight.runs.run import Result
 from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP, Watching, run_into
 from fairweight.runs.spec import Spec
@@ -131,17 +131,21 @@ def _front(runs: Mapping[str, Result], judged: Mapping[str, Any], goal: Goal) ->
 
     def details(candidate: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
         spec, folder = runs[candidate["name"]].spec, runs[candidate["name"]].folder
-        flags = {"label": spec.label, "group": spec.group, "method": spec.method}
-        flags |= {"objective": spec.method_options.get("objective")}
-        words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-        return {"folder": folder.path.name}, shlex.join(["fairweight", "train", spec.source, *words])
+        words = training_command(folder.read(RUN).get("command", ""), spec.source, source)
+        words = without(words, "--method", "--objective", "--strengths", "--give-up")
+        flags = {"method": spec.method, "objective": spec.method_options.get("objective")}
+        if not words:  # it was swept in Python
+            words, flags = ["fairweight", "train", source], {"label": spec.label, "group": spec.group, **flags}
+        words += [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+        return {"folder": folder.path.name}, shlex.join(word for word in words if word != "--trade-off")
 
     rule = (
-        f"Chosen on validation: the smallest {goal.criterion.measure} among the points that give up at most "
-        f"{goal.allowed:g} point{'' if goal.allowed == 1 else 's'} of uniform's accuracy and are not close to "
-        f"constant, which is {judged['chosen']}. Test rows played no part in the choice."
+        f"Chosen on validation: {judged['chosen']} has the smallest {goal.criterion.measure} of the points that cost "
+        f"at most {goal.allowed:g} point{'' if goal.allowed == 1 else 's'} of uniform's accuracy and do not predict "
+        "almost the same for everybody. Test rows played no part in the choice."
     )
     spec, where = runs[BASELINE].spec, f"{judged['rows']:,} validation rows"
+    source = Path(spec.source).name or spec.source
     facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(runs) - 1)}
-    title, dots = f"Trade-off: {Path(spec.source).name or spec.source}", judged_dots(judged, details)
+    title, dots = f"Trade-off: {source}", judged_dots(judged, details)
     return Front(title, dots, goal.criterion.measure, where, f"{SPREAD} One seed.", rule, facts)

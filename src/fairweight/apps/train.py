@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -88,7 +88,10 @@ def prepare(
     of_one_method = training.get("method_options") or training.get("search")
     method = FORML if request.method is None and of_one_method else request.method
     if method is not None:
-        _refuse_unused(request, method)
+        linear = ["learner"] if learner == LINEAR else []
+        way_out = f"no {option('method')}, none of its options, no {option('trade_off')} and no {option('no_baseline')}"
+        where = f"and {method} alone is trained: leave it out, or give {way_out}"
+        _refuse_unused([*request.given(*CHOOSING), *linear], where)
     if request.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
     named = FORML if method is None else method
@@ -109,6 +112,10 @@ def prepare(
         search_request = replace(request, learner=learner, training=training)
         spec = spec.with_(method=BASELINE)
     else:
+        if request.method is None and not of_one_method:
+            unused = [name for name in request.given(*CHOOSING) if method or name != "groups_at_prediction"]
+            where = "which takes a table whose train rows have groups, and no network of your own: leave it out"
+            _refuse_unused(unused, where)
         if learner == TREES:
             training["network"] = {"name": TREES}
             training.setdefault("epochs", 100)
@@ -124,14 +131,10 @@ def prepare(
     return Prepared(dataset, spec, built, goal, search_request)
 
 
-def _refuse_unused(request: TrainRequest, method: str) -> None:
-    """Refuse options of the choice among candidates where one method is trained."""
-    if unused := [*request.given(*CHOOSING), *(["learner"] if request.learner == LINEAR else [])]:
-        raise BadInput(
-            f"{option(unused[0])} has a say only where candidates are compared, and {method} alone is trained: leave "
-            f"it out, or give no {option('method')}, none of its options, no {option('trade_off')} and no "
-            f"{option('no_baseline')}."
-        )
+def _refuse_unused(options: Sequence[str], where: str) -> None:
+    """Refuse options of the choice among candidates where nothing is compared."""
+    if options:
+        raise BadInput(f"{option(options[0])} has a say only where candidates are compared, {where}.")
 
 
 def goal_for(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,7 +168,19 @@ def candidate_shown(title: str, done: int) -> None:
 
 def show(values: Mapping[str, Any], text: str, as_json: bool) -> None:
     """Print a result: as one JSON object, or for people."""
-    print(json.dumps(values, indent=2) if as_json else text)
+    print(json.dumps(values, indent=2) if as_json else fitted(text))
+
+
+def fitted(text: str) -> str:
+    """The text with sentences as wide as the terminal; rows of tables, whose cells stand two blanks apart, stay."""
+    fill = partial(textwrap.fill, width=columns(1_000_000), break_long_words=False, break_on_hyphens=False)
+    parts = ((line, line.lstrip()) for line in text.split("\n"))
+    return "\n".join(s if "  " in words else fill(s, subsequent_indent=s.removesuffix(words)) for s, words in parts)
+
+
+def columns(most: int) -> int:
+    """How wide the terminal is, at most this much."""
+    return min(most, shutil.get_terminal_size((most, 24)).columns)
 
 
 def refuse_failed(record: Mapping[str, Any]) -> None:

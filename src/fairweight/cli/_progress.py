@@ -59,5 +59,5 @@ def _describe(outcome: Outcome, name: str) -> str:
     metrics = RunFolder(outcome.folder).read(METRICS)
     tprd = metrics.get("tprd")
     numbers = f"accuracy {100 * metrics['accuracy']:.2f} %" + ("" if tprd is None else f", TPRD {100 * tprd:.2f} %")
-    verb = "found" if outcome.reused else f"trained in {outcome.seconds:.0f} s"
-    return f"{verb} {name}: {numbers}"
+    how = "found finished" if outcome.reused else f"trained in {outcome.seconds:.0f} s"
+    return f"{name}: {how}, {numbers}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,5 +65,4 @@ def audit(
     made = replace(made, notes=tuple(map(flags_for_names, made.notes)))
     rows = None if without_rows is None else not without_rows
     written = write_audit(made, out if out is not None else where, rows=rows, share=share)
-    width = min(110, shutil.get_terminal_size((110, 24)).columns)
-    opt.show(written.to_dict(), written.text(width, in_flags), json)
+    opt.show(written.to_dict(), written.text(opt.columns(110), in_flags), json)

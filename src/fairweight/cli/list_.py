@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -40,5 +41,7 @@ def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: op
         needs = ", ".join(_NEEDS[need] for need in entry.get("needs", ()))
         lines = [entry["summary"], f"for {entry['wanted_by']}" if "wanted_by" in entry else "", entry.get("paper", "")]
         lines += [f"needs: {needs}"] if needs else []
-        rows += [f"{'' if place else name:{width}s}{line}" for place, line in enumerate(filter(None, lines))]
+        for place, line in enumerate(filter(None, lines)):
+            head = f"{'' if place else name:{width}s}"
+            rows.append(textwrap.fill(line, opt.columns(1000), initial_indent=head, subsequent_indent=" " * width))
     opt.show(entries, "\n".join(rows), json)

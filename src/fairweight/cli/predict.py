@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,5 +56,5 @@ def predict(
     else:
         print(f"{len(predictions.chances):,} predictions written to {out}.")
     if predictions.table is not None:
-        width = shutil.get_terminal_size((120, 24)).columns
-        print(f"\n{predictions.table.text(width)}", file=sys.stderr if out is None else sys.stdout)
+        said = opt.fitted(predictions.table.text(opt.columns(1000)))
+        print(f"\n{said}", file=sys.stderr if out is None else sys.stdout)

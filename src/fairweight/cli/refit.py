@@ -38,5 +38,5 @@ def refit(
     opt.begin(prepared, folder, device, json, fresh=fresh)
     result = run_train(prepared, folder, device=device, baseline=not no_baseline, watching=opt.epochs_shown(json))
     gap = "–" if before["tprd"] is None else f"{100 * before['tprd']:.2f}"
-    source_run = f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points."
+    source_run = f"Before the refit, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points."
     opt.show(result.to_dict(), f"{text.closing(result, time.monotonic() - started, in_flags)}\n{source_run}", json)

@@ -35,10 +35,13 @@ def reproduce(
     """Run a table of the paper over seeds: ours beside the printed numbers, with a verdict. It resumes."""
     if status:
         from fairweight.paper.records import grouped, read_all
-        from fairweight.paper.status import standings, status_text
+        from fairweight.paper.status import WIDTH, standings, status_text
 
         states = standings(grouped(read_all(records)))
-        opt.show({"tables": [vars(state) for state in states]}, status_text(states), json)
+        text = status_text(states, opt.columns(WIDTH))
+        if not records.is_dir():
+            text += f"\n\nThere is no folder {records} here; --records names the one that your records lie in."
+        opt.show({"tables": [vars(state) for state in states]}, text, json)
         return
     if not table:
         raise BadInput("name a table, one of `fairweight list tables`; --status says what became of each.")

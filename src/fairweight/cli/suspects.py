@@ -35,6 +35,7 @@ def suspects(
     sets |= {"kept": kept(suspected.ranked)} if drop else {}
     path = write_table(suspected.ranked, run / "suspects.csv" if out is None else out)
     written = {name: str(write_table(table, path.with_name(f"{name}.csv"))) for name, table in sets.items()}
-    lines = [f"{in_flags(suspected.text(top))}\n\nAll {len(suspected.ranked):,} labels, ranked: {path}"]
+    said = in_flags(suspected.text(top, opt.columns(200)))
+    lines = [f"{said}\n\nAll {len(suspected.ranked):,} labels, ranked: {path}"]
     lines += [f"{name.capitalize()}: {len(sets[name]):,} rows in {where}" for name, where in written.items()]
     opt.show({**suspected.to_dict(top), "file": str(path), **written}, "\n".join(lines), json)

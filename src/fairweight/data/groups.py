@@ -102,7 +102,7 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
         middle = sorted(numbers)[len(numbers) // 2]
         raise BadInput(
             f"group {title!r} has {len(numbers):,} distinct numbers, which is too many groups; "
-            f"compare two sides of one, such as '{title}>={middle:g}'."
+            f"compare two sides of a threshold, such as '{title}>={middle:g}'."
         )
     if len(names) > 1000 or (len(columns) == 1 and len(names) > 20 and 2 * len(names) > rows):
         raise BadInput(f"group {title!r} has {len(names):,} distinct values, probably an id; name another column.")

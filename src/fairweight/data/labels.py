@@ -74,7 +74,7 @@ def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOp
         middle = float(names[len(names) // 2])
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values and is probably a number, not a class; "
-            f"ask for two sides of one, such as '{column}>={middle:g}', or raise {option('labels.max_classes')}."
+            f"compare it with a threshold, such as '{column}>={middle:g}', or raise {option('labels.max_classes')}."
         )
     if len(names) > limit or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
         raise BadLabel(

@@ -146,7 +146,7 @@ class _Trial:
                     raise
                 found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True, frozen=frozen), True
             if not found.rest:
-                exact = "samples do not see each other, and every layer was seen"
+                exact = "exact, as no layer mixes samples and the kind of each is known"
                 approximate = "asked for; batch statistics are held constant in the pull, an approximation"
                 return Mode(mode, plain, approximate if frozen else exact)
             for plain in () if frozen else (False, True):

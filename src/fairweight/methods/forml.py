@@ -42,10 +42,11 @@ class FORML(ExemplarMethod):
     """Learns one score per training sample from the gradient of an objective on the exemplar set.
 
     objective: any f(losses, groups) -> scalar; by default MeanLoss() + LossVariance(), chosen by experiment
-    (records/, "score_step"). look_ahead: None takes the objective's gradient at θ, an
-    approximation. tie: samples also share a score by "label", "group" or "cell"; own=False leaves that alone.
-    agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
-    every: scores move at every so-many-th step alone; the steps between cost what a plain step costs.
+    (records/, "score_step"). look_ahead: None takes the objective's gradient at θ, an approximation.
+    score_step: how scores follow their gradient; None: AdaptiveStep(). gradient: "auto" takes the cheapest exact mode.
+    tie: samples also share a score by "label", "group" or "cell". own: False leaves them no other score than that.
+    agreement_every: after how many steps the two halves of the exemplar batch are compared; 0 for never.
+    every: scores move at every so-many-th step only; a step between costs what a plain step costs.
     scope: the virtual step and the pull are those of submodules, by name ("layer4,fc"), or of "head", the last linear
     layer; an approximation that costs less.
     process_group: ranks that train together, each with its part of the batches; "auto" takes what torch.distributed was

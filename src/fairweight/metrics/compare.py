@@ -92,6 +92,8 @@ def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> D
         draws, middle = bootstrap(tally, lambda c: statistic(c[1]) - statistic(c[0]), settings, strata)
         centre = float(middle)
     low, high = debiased_percentiles(draws, centre, b - a, settings.level)
+    if statistic.metric not in shared:  # shares of samples, which lie no further apart than 1
+        low, high = max(low, -1.0), min(high, 1.0)
     return Difference(metric, a, b, b - a, low, high, table_a.n)
 
 

@@ -28,7 +28,7 @@ SCALARS = {  # the numbers that every table reports
     "tprd": "TPRD",
     "max_fnr": "maxFNR",
     "fpr_gap": "FPR gap",
-    "equalised_odds_gap": "equalised-odds gap",
+    "equalised_odds_gap": "equalized-odds gap",
     "selection_rate_gap": "selection-rate gap",
     "tpr_std": "TPR, standard deviation",
     "tpr_worst_tenth": "TPR, worst tenth",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairweight.paper.plan import size_line
 from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
 
-WIDTH = 110
 TESTS = {"p": "t", "p_holm": "Holm", "wilcoxon": "Wilcoxon"}
 MARKS = "* p < 0.05 by the paired t-test; ** also after Holm's correction, which the endpoints TPRD and std have"
 Record = Mapping[str, Any]
@@ -171,7 +169,7 @@ def _other_numbers(record: Record) -> Cells:
 
 def text_of(record: Record) -> str:
     """The record for a terminal: ours beside printed, one block per number."""
-    parts = [f"{record['table']}: {record['title']}\n{textwrap.fill(size_line(record), WIDTH)}"]
+    parts = [f"{record['table']}: {record['title']}\n{size_line(record)}"]
     if record["printed"] and not record["whole"]:
         parts[0] += "\nThe printed numbers are for the full size, so there is no verdict at this size."
     tables = (means_table(record), printed_table(record, why=True), *more_tables(record))
@@ -184,4 +182,4 @@ def text_of(record: Record) -> str:
     notes += [f"Verdict: {record['test']}."] if record["printed"] else []
     notes += [f"- {remark}" for remark in record["remarks"]]
     notes += [f"Options: {', '.join(f'{key}={value}' for key, value in record['options'].items())}."]
-    return "\n\n".join([*parts, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
+    return "\n\n".join([*parts, "\n".join(notes)])

@@ -145,7 +145,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             "walls": walls,
             "wall_seconds": round(sum(walls.values()), 1),
             "versions": all_versions(record["versions"] for record in all_records),
-            "devices": unique("devices"),
+            "devices": list(dict.fromkeys(name.replace(" 1 threads", " 1 thread") for name in unique("devices"))),
             "commits": unique("commits"),
         }
     )

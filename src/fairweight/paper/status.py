@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fairweight.paper import published
-from fairweight.paper._table_text import WIDTH, difference_text, seeds_text
+from fairweight.paper._table_text import difference_text, seeds_text
 from fairweight.paper.plan import planned
 from fairweight.paper.records import section_name, table_names
 from fairweight.paper.verdict import LEAST, LEVEL
 
 Record = Mapping[str, Any]
+WIDTH = 110
 RULE = (
     f"Reproduced means: every printed row was run at the full size with at least {LEAST} seeds, no row ended worse "
     "than printed, and where the table has both Uniform and FORML, FORML as printed lowers TPRD significantly (after "
-    "Holm's correction)."
+    "Holm's correction). Ours: the paper has no such table."
 )
 
 
@@ -38,12 +39,12 @@ def standings(tables: Sequence[Record]) -> list[Standing]:
     return [s if first[s.why] == s.table else replace(s, why=f"Same as {first[s.why]}.") for s in all_standings]
 
 
-def status_text(standings: Sequence[Standing]) -> str:
+def status_text(standings: Sequence[Standing], width: int = WIDTH) -> str:
     """For a terminal, one screen."""
-    lines = [*textwrap.wrap(RULE, WIDTH), ""]
+    lines = [*textwrap.wrap(RULE, width), ""]
     for standing in standings:
         head = f"{standing.table:17s}{standing.state:16s}"
-        lines += textwrap.wrap(standing.why, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+        lines += textwrap.wrap(standing.why, width, initial_indent=head, subsequent_indent=" " * len(head))
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight.report._format import capitalised, known, percent, sentence_and_action, short, span
 from fairweight.report.audit import LEVELS, Audit, Baseline, Finding, Level, Trained
-from fairweight.report.headline import headline, word_of
+from fairweight.report.headline import LARGE, headline, word_of
 from fairweight.report.table_rows import movement
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _gap(audit: Audit) -> Found:
         names["apart"] = f"{percent(ends[0][1])} for every {audit.group_word}"
     names["where"] = "" if label is None else f" of label {short(label)}"
     beyond = known(floor["high"]) and value > floor["high"]
-    level: Level = "act" if beyond and value >= 0.05 else "look" if beyond or value >= 0.05 else "good"
+    level: Level = "act" if beyond and value >= LARGE else "look" if beyond or value >= LARGE else "good"
     numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
     names |= {"wording": "gap of one label"} if (alike := audit.says_one_label) else {}
     yield "gap" if beyond or alike else "no gap beyond chance", "act" if alike else level, numbers, names

@@ -7,6 +7,7 @@ import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from fairweight.report._format import capitalised, known, short
@@ -14,7 +15,7 @@ from fairweight.report.audit import Audit
 from fairweight.report.headline import gap_name
 from fairweight.report.plots import HEIGHT, WIDTH, Axes, ticks
 
-SPREAD = "Bars: 90 % interval of the gap's change from plain training."
+SPREAD = "Bars and brackets: 90 % interval of the gap's change from plain training."
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,13 @@ def without_places(command: str) -> str:
         return ""
 
 
+def training_command(command: str, source: str, name: str) -> list[str]:
+    """Words of the command that trained a run, without where things lay; none if it was another. name: the source's."""
+    words = [word for word in shlex.split(without_places(command)) if word not in ("--fresh", "--resume", "--json")]
+    kept = [name if word == source else Path(word).name if word[:1] == "/" else word for word in words]
+    return kept if kept[:2] == ["fairweight", "train"] else []
+
+
 def of_comparison(record: Mapping[str, Any]) -> Front | None:
     """The rows of a `compare` record: means over seeds, their standard errors, and every seed."""
     key, title = record["numbers"][0]["key"], record["numbers"][0]["title"]  # the gap that counts
@@ -159,7 +167,8 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
     if not dots:
         return None
     n, gap_title = len(record["seeds"]), "gap in true positive rate (TPRD)" if key == "tprd" else title
-    spread = f"Bars: one standard error; small dots: each of {n} seeds." if n > 1 else "One seed each."
+    bars = "Bars and brackets: one standard error to each side"
+    spread = f"{bars}; small dots: each of {n} seeds." if n > 1 else "One seed each."
     facts = {"source": str(record["source"]), "seeds": str(n), "methods": str(len(dots))}
     notes = [
         str(record["protocol"]).rstrip(".") + ".",

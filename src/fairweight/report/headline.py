@@ -10,6 +10,7 @@ from fairweight.report._format import capitalised, change, known, percent, point
 from fairweight.report.audit import Audit
 
 Tone = Literal["good", "bad", "even"]
+LARGE = 0.05  # a gap that is worth a look even if chance may explain it
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def headline(audit: Audit) -> Headline:
     if not known(gap.value):
         word = "unknown"
     elif not word:
-        word, tone = ("gap", "bad") if known(floor) and value > floor else ("no-gap", "good")
+        word, tone = "no-gap", "good" if value < LARGE else "even"
+        if known(floor) and value > floor:
+            word, tone = "gap", "bad"
     else:
         values |= {"moved": f"from {_hundredths(gap.before)} to {points(gap.after)}", "after": points(gap.after)}
         values |= {"accuracy": percent(accuracy.after), "cost": _cost(accuracy.value)}

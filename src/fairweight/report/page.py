@@ -53,9 +53,12 @@ def front_html(front: Front) -> str:
 
 
 def _render(name: str, title: str, values: Mapping[str, Any]) -> str:
+    from jinja2 import pass_context
+
     environment, glossary = templates(autoescape=True), Glossary()
     environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _with_code(_tight(text))}
-    environment.filters["terms"] = lambda text: glossary.mark(_tight(text))
+    # With the context, a constant is marked where it is shown and not while the template is compiled.
+    environment.filters["terms"] = pass_context(lambda _, text: glossary.mark(_tight(text)))
     environment.globals["glossary"] = glossary.listed
     # What the page's security policy lets run: this script and no other.
     script = file_text("page.js")

@@ -10,18 +10,18 @@ from fairweight.report._format import change, known, percent, points, short, spa
 from fairweight.report.audit import Audit, Trained
 
 SUMMARY = words("numbers")
-MOST_BARS = 25  # groups of the chart: the lowest
+LOWEST, HIGHEST = 20, 5  # groups of the chart where there are more
 _GAPS = {"tpr": "tprd", "fpr": "fpr_gap", "selection_rate": "selection_rate_gap"}
 
 
 def group_rates(audit: Audit) -> dict[str, Any]:
     """Each rate of each group beside the baseline's, in the order of `groups`, and the ends of the rate's own axis.
 
-    shown: places of the groups that the chart has, the lowest first.
+    shown: places of the groups that the chart has, the lowest first; left_out: which ones it has not, in words.
     """
     titles = {"tpr": "True positive rate", "fpr": "False positive rate", "selection_rate": "Predicted positive"}
     if audit.by_label:
-        titles |= {"tpr": "Recall (TPR)", "selection_rate": "Predicted as it"}
+        titles |= {"tpr": "Recall (TPR)", "selection_rate": "Predicted as this label"}
     elif audit.has_cells:
         titles = {"accuracy": "Accuracy", "tpr": "Mean TPR over labels"}
     else:
@@ -29,7 +29,12 @@ def group_rates(audit: Audit) -> dict[str, Any]:
     groups = audit.metrics["groups"]
     before = {} if audit.baseline is None else {g["group"]: g for g in audit.baseline.metrics["groups"]}
     sort_by = "accuracy" if audit.has_cells else "tpr"
-    shown = sorted((k for k, g in enumerate(groups) if known(g[sort_by])), key=lambda k: groups[k][sort_by])[:MOST_BARS]
+    order = sorted((k for k, g in enumerate(groups) if known(g[sort_by])), key=lambda k: groups[k][sort_by])
+    shown = order or list(range(len(groups)))[: LOWEST + HIGHEST]  # without that rate, others may be known
+    left_out = f"{len(groups) - len(shown)} more have too few samples." if len(shown) < len(groups) else ""
+    if len(order) > LOWEST + HIGHEST:
+        shown = [*order[:LOWEST], *order[-HIGHEST:]]
+        left_out = f"The {LOWEST} lowest and the {HIGHEST} highest of {len(groups)}."
     metrics = []
     for metric, title in titles.items():
         rates = [_rate(group, metric, before.get(group["group"], {})) for group in groups]
@@ -38,7 +43,7 @@ def group_rates(audit: Audit) -> dict[str, Any]:
         gap_text = f"gap {points(gap)}" if known(gap) else ""
         metrics.append({"key": metric, "title": title, "gap": gap_text, "ends": _axis(drawn), "rates": rates})
     charted = [metric for metric in metrics if metric["key"] != "accuracy" or audit.has_cells]
-    return {"groups": groups, "metrics": metrics, "charted": charted, "shown": shown}
+    return {"groups": groups, "metrics": metrics, "charted": charted, "shown": shown, "left_out": left_out}
 
 
 def _axis(values: list[float]) -> tuple[float, float]:

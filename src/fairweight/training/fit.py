@@ -50,7 +50,7 @@ def fit(
     """Train for this many epochs, and leave the model as the last epoch, or the best one under EarlyStopping, made it.
 
     train, exemplar, validation: a Batch that holds the whole set, or anything that can be drawn from (Samples); train
-    and exemplar may be a torch DataLoader over `with_rows(dataset)`, whose batches train comes in as they are.
+    and exemplar may be a torch DataLoader over `with_rows(dataset)`; batches of train are taken as it makes them.
     batch_size, per_cell and seed are the options asked for most; FitOptions has them and the others.
     out: a folder for the log and the checkpoint; with resume, a run that was stopped goes on from there and ends
     bit for bit as if it had not been (on a CPU). The caller's random stream is left as it was.

@@ -1,6 +1,6 @@
 """The exact score gradient per layer: one forward, one backward to the layers' outputs, and products.
 
-Where samples do not see each other, each sample's part of every gradient is in the one backward pass. For a function
+Where no layer mixes samples, each sample's part of every gradient is in the one backward pass. For a function
 y = f(a; w) that uses parameters, keep a and the gradient ĝ that arrives at y when the losses go backward with
 weights c. With ratios r = p / c,
 

@@ -11,7 +11,7 @@ from fairweight.runs.spec import Spec
 
 
 class Condensation(Cifar100):
-    """CIFAR-100 without the tenth that FORML, on the 1,000 least-forgotten exemplars, finds least worth; retrained."""
+    """CIFAR-100, trained again without the tenth that FORML values least; its exemplars: the 1,000 least-forgotten."""
 
     protocol = "condensation"
 

@@ -222,19 +222,17 @@ def _outcome(spec: Spec, settings: Settings, **values: Any) -> Outcome:
 
 def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     """Take runs until the pipe closes."""
-    signals.mind(signal.SIGTERM)  # how the parent, which alone hears of Ctrl-C, says so
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
-    import torch
+    with suppress(EOFError, KeyboardInterrupt):  # which may come before the first run
+        signals.mind(signal.SIGTERM)  # how the parent, which alone hears of Ctrl-C, says so
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
+        import torch
 
-    torch.set_num_threads(threads)
-    memory: dict[str, Any] = {}
-    try:
+        torch.set_num_threads(threads)
+        memory: dict[str, Any] = {}
         while True:
             spec = Spec.from_dict(pipe.recv())
             pipe.send(perform(spec, settings, lambda *progress: pipe.send(progress), memory).plain())
-    except (EOFError, KeyboardInterrupt):
-        return
 
 
 def _end_with_parent() -> None:
