@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fairweight.constraints import plain_seed
 from fairweight.data import TableOptions
@@ -17,9 +19,6 @@ from fairweight.data.texts import in_order, listing, unify
 from fairweight.errors import BadInput, MissingColumn, option
 from fairweight.metrics import Intervals, group_table
 from fairweight.report import Audit
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PREDICTION = ("prediction", "predicted", "predictions", "y_pred", "pred")
 _LABEL = ("label", "labels", "y_true", "target", "y")
@@ -43,8 +42,6 @@ def audit_predictions(
     label, prediction, group: columns; None takes those of the usual names. group: several, with commas, are crossed.
     threshold: predictions are probabilities of the positive label, which is predicted from here on.
     """
-    import pandas as pd
-
     notes: list[str] = []
     with bounded(max_file_gb):
         frame = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding), notes)
@@ -108,8 +105,6 @@ def _groups(names: list[str], asked: str | None) -> list[str]:
 
 def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """A column, or the answers to a threshold such as age>=30; refused where train would refuse it as groups."""
-    import pandas as pd
-
     values = frame.get(name)
     if values is None:
         values = pd.Series(read_column(Rows(frame), name), index=frame.index, name=name, dtype=object)
@@ -130,8 +125,6 @@ def _hard(
     frame: pd.DataFrame, column: str, labels: list[str], threshold: float | None, positive: str | None, notes: list[str]
 ) -> list[str]:
     """Predicted labels, also where the file holds probabilities and a threshold was given."""
-    import pandas as pd
-
     predictions = _texts(frame, column)
     known = in_order(set(labels))
     numbers = pd.to_numeric(frame[column], errors="coerce")

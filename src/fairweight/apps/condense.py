@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fairweight.apps import _drop_rules as rules
 from fairweight.apps._table_file import write_table
 from fairweight.apps.trainings import HARMS, HELPS, LEVELS, NUMBERS, PLAIN, Compared, Trainings, methods_of
@@ -149,8 +151,6 @@ class Retrained:
 
     def text(self) -> str:
         """The tables of all sets and the verdict, for a terminal."""
-        import pandas as pd
-
         lines = []
         for method, arms in self.compared.seeds.items():
             rows = {}

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pandas.util import hash_pandas_object
 from torch import Tensor
 
 from fairweight.data.texts import Texts, threshold
 from fairweight.errors import UnreadableFile, printable
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fairweight.data.image.pixels import HeldPixels
 
 
@@ -44,8 +44,6 @@ class Rows:
 
     def order(self, column: str) -> list[str]:
         """List the categories of a pandas category in their order; other columns have none."""
-        import pandas as pd
-
         kind = self.frame[column].dtype if column in self.frame.columns else None
         return [_text(value) for value in kind.categories] if isinstance(kind, pd.CategoricalDtype) else []
 
@@ -58,8 +56,6 @@ class Rows:
             for name in sorted(self.names()):
                 digest.update("\0".join([name, *(text or "" for text in self.texts(name))]).encode())
             return digest.hexdigest()
-        from pandas.util import hash_pandas_object
-
         digest = hashlib.sha256("\0".join(self.names()).encode())
         for _, column in self.frame.items():
             try:
@@ -143,8 +139,6 @@ def as_texts(values: pd.Series[Any]) -> Texts:
 
 def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
     """Find each entry's place among the distinct ones (-1: missing), and those."""
-    import pandas as pd
-
     try:
         codes, distinct = pd.factorize(values)
     except TypeError:  # lists and the like, which have no hash

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
 
 from fairweight.report._format import capitalised
-from fairweight.report.suspects import RULE
+from fairweight.report.suspects import RULE, Detection
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from fairweight.report.suspects import Detection
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 Level = Literal["act", "good", "look", "note"]
 LEVELS: tuple[Level, ...] = ("act", "good", "look", "note")  # good news stands as high as bad

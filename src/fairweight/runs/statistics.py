@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
+import numpy as np
+
 from fairweight.runs.folder import METRICS, RunFolder
 
 
@@ -135,7 +137,6 @@ def signed_rank_p(differences: Sequence[float]) -> float:
 
     scipy gives the same where seeds tie, half a second for each test.
     """
-    import numpy as np
     from scipy import stats
 
     if len(differences) > ALL_SIGNS:

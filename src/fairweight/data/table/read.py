@@ -16,18 +16,14 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from fairweight.data.files import is_there, read_bytes, read_parquet
 from fairweight.data.options import TableOptions
 from fairweight.data.texts import listing, to_number
 from fairweight.errors import MissingColumn, MissingData, UnreadableFile, option, printable
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ","}
 PARQUET = (".parquet", ".pq")
@@ -51,8 +47,6 @@ def table_files(pattern: str) -> list[Path]:
 
 def read_frame(paths: Sequence[Path], options: TableOptions, notes: list[str]) -> pd.DataFrame:
     """Read the rows of all files under one header, columns of text for CSV and TSV."""
-    import pandas as pd
-
     frames = [_read_one(path, options, notes) for path in paths]
     first = frames[0]
     for path, frame in zip(paths[1:], frames[1:], strict=True):
@@ -159,7 +153,6 @@ def _delimiter(content: bytes, usual: str) -> str:
 
 def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame | None:
     """Read rows of UTF-8 text without a header; None where pandas has to."""
-    import pandas as pd
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -214,8 +207,6 @@ def _is_unusual(content: bytes, delimiter: bytes) -> bool:
 
 def read_with_pandas(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame:
     """Read rows of UTF-8 text without a header, with pandas' words for what is wrong."""
-    import pandas as pd
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
