@@ -66,30 +66,17 @@ class Rows:
         return digest.hexdigest()
 
 
-class ClassRows(Rows):
-    """Images whose columns are class numbers, with names where they have them; made without pandas and a frame."""
-
-    def __init__(
-        self, pixels: HeldPixels, numbers: Mapping[str, NDArray[Any]], names: Mapping[str, Sequence[str]], where: str
-    ) -> None:
-        self.pixels, self.identity, self.files = pixels, None, None
-        self.numbers, self.class_names = numbers, names
-        for column in names.keys() & numbers.keys():
-            if len(self) and (most := int(numbers[column].max())) >= len(names[column]):
-                raise UnreadableFile(f"{where} holds the {column} {most}, and there are {len(names[column])} classes.")
-
-    def __len__(self) -> int:
-        return len(next(iter(self.numbers.values())))
-
-    def names(self) -> list[str]:
-        return list(self.numbers)
-
-    def texts(self, column: str) -> Texts:
-        known = self.class_names.get(column)
-        return [str(number) if known is None else known[number] for number in self.numbers[column].tolist()]
-
-    def order(self, column: str) -> list[str]:
-        return list(self.class_names.get(column, ()))
+def class_rows(
+    pixels: HeldPixels, numbers: Mapping[str, NDArray[Any]], names: Mapping[str, Sequence[str]], where: str
+) -> Rows:
+    """Rows of images whose columns are class numbers, by their names where they have some."""
+    columns: dict[str, Any] = dict(numbers)
+    for column in names.keys() & numbers.keys():
+        codes, known = numbers[column], names[column]
+        if (most := int(codes.max(initial=0))) >= len(known):
+            raise UnreadableFile(f"{where} holds the {column} {most}, and there are {len(known)} classes.")
+        columns[column] = pd.Categorical([known[code] for code in codes.tolist()], list(dict.fromkeys(known)))
+    return Rows(pd.DataFrame(columns), pixels)
 
 
 OUT = -2  # the code of a row that is left out
