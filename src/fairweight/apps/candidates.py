@@ -46,7 +46,6 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Name with its learner."""
         return f"{self.name} ({self.learner})"
 
     def votes(self, rows: Mask) -> Floats:

@@ -61,7 +61,6 @@ class Cleaned:
         return f"{warning}Do not clean: no way that does no harm shows any good on these test rows."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         methods = {
             method: {
                 arm: {
@@ -80,7 +79,6 @@ class Cleaned:
         return {**counts, "cells": list(self.cells), **rest}
 
     def text(self) -> str:
-        """The table of all sets and the verdict, for a terminal."""
         lines = [f"{self.suspected:,} labels look wrong; {self.dropped:,} of them are dropped and {self.relabelled:,} "
                  "relabelled. At least half of every cell stays."]  # fmt: skip
         for cell in self.cells:

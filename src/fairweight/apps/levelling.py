@@ -90,7 +90,6 @@ class Levelling:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields of metrics.json."""
         found: dict[str, Any] = {"kind": self.kind, "sentence": self.sentence()}
         if self.loss is not None:
             return found | {"because": str(self.loss)}

@@ -90,7 +90,6 @@ class Suspects:
 
     @cached_property
     def ranked(self) -> pd.DataFrame:
-        """Every label, the most suspect first."""
         frame = self._labels
         shown = [name for name in _SHOWN if name in frame and (name == "suggested" or frame[name].notna().any())]
         shown = [name for name in shown if self.group_names or name != "group"]

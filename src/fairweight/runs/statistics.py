@@ -101,8 +101,7 @@ class Mean:
         return {"mean": value, "standard_error": error, "n": self.n}
 
     def text(self, digits: int = 2) -> str:
-        """For people: "8.79 ± 0.14"."""
-        return mean_text(self.to_dict(), digits)
+        return mean_text(self.to_dict(), digits)  # "8.79 ± 0.14"
 
 
 def mean_text(entry: Mapping[str, Any], digits: int = 2) -> str:
