@@ -6,7 +6,7 @@ import json
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class Audited:
             "page": str(self.page),
             "model_card": None if self.card is None else str(self.card),
             **({} if self.shared is None else {"shared": str(self.shared)}),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             "baseline": None if baseline is None else baseline.name,
             "differences": {} if baseline is None else dict(baseline.differences),
             "wrong_labels": trained.detection.to_dict() if trained and trained.detection else None,

@@ -132,7 +132,7 @@ class Levelling:
         return not (self.before.by_label or self.before.has_cells) and "tpr" in self.criterion.rates
 
 
-def at_the_share_of(logits: Tensor, predictions: Tensor, positive: int) -> Tensor:
+def predictions_at_share_of(logits: Tensor, predictions: Tensor, positive: int) -> Tensor:
     """Predictions by these logits at the threshold that gives as many positives as the other predictions have."""
     margin = (logits[:, positive] - logits[:, 1 - positive]).double()  # [N]
     wanted = int((predictions == positive).sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -130,6 +130,3 @@ class Finding:
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     action: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)

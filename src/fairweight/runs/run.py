@@ -118,11 +118,11 @@ def _train_into(
     return spec
 
 
-def ended(spec: Spec, folder: RunFolder, metrics: dict[str, Any], *names: str) -> Result:
-    """Write a run's numbers and then its manifest, also of these files: from now on it is finished."""
-    folder.write(METRICS, metrics)
-    folder.seal(*names)
-    return Result(spec, folder, folder.read(METRICS), reused=False)
+def finish(run: Result, metrics: dict[str, Any]) -> Result:
+    """Write a run's numbers and then its manifest: from now on it is finished."""
+    run.folder.write(METRICS, metrics)
+    run.folder.seal()
+    return replace(run, metrics=run.folder.read(METRICS))
 
 
 def write_results(
