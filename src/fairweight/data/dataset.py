@@ -7,9 +7,8 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -30,6 +29,9 @@ from fairweight.data.table.preprocessing import TablePreprocessing, table_sample
 from fairweight.data.texts import listing
 from fairweight.errors import BadInput, UnreadableImage, first_line, option, printable
 from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Preprocessing: TypeAlias = TablePreprocessing | ImagePreprocessing
 Part: TypeAlias = Batch | Streamed  # both are Samples

@@ -19,9 +19,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import ArrowException, parquet
-
 from fairweight.errors import BadInput, MissingData, UnreadableFile, option
 
 MAX_FILE_GB = 2.0
@@ -105,6 +102,9 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 def open_parquet(path: Path) -> Any:
     """Open a pyarrow.parquet.ParquetFile."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
     with open_regular(path) as opened:
         size = os.fstat(opened.fileno()).st_size
     if size == 0:
@@ -125,6 +125,8 @@ def open_parquet(path: Path) -> Any:
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
     """Read a pyarrow.Table; columns: those to read, or all."""
+    from pyarrow import ArrowException
+
     file = open_parquet(path)
     try:
         return file.read(columns=columns)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pandas.util import hash_pandas_object
 from torch import Tensor
 
 from fairweight.data.texts import Texts, threshold
 from fairweight.errors import UnreadableFile, printable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fairweight.data.image.pixels import HeldPixels
 
 
@@ -44,6 +44,8 @@ class Rows:
 
     def order(self, column: str) -> list[str]:
         """List the categories of a pandas category in their order; other columns have none."""
+        import pandas as pd
+
         kind = self.frame[column].dtype if column in self.frame.columns else None
         return [_text(value) for value in kind.categories] if isinstance(kind, pd.CategoricalDtype) else []
 
@@ -56,6 +58,8 @@ class Rows:
             for name in sorted(self.names()):
                 digest.update("\0".join([name, *(text or "" for text in self.texts(name))]).encode())
             return digest.hexdigest()
+        from pandas.util import hash_pandas_object
+
         digest = hashlib.sha256("\0".join(self.names()).encode())
         for _, column in self.frame.items():
             try:
@@ -66,17 +70,30 @@ class Rows:
         return digest.hexdigest()
 
 
-def class_rows(
-    pixels: HeldPixels, numbers: Mapping[str, NDArray[Any]], names: Mapping[str, Sequence[str]], where: str
-) -> Rows:
-    """Rows of images whose columns are class numbers, by their names where they have some."""
-    columns: dict[str, Any] = dict(numbers)
-    for column in names.keys() & numbers.keys():
-        codes, known = numbers[column], names[column]
-        if (most := int(codes.max(initial=0))) >= len(known):
-            raise UnreadableFile(f"{where} holds the {column} {most}, and there are {len(known)} classes.")
-        columns[column] = pd.Categorical([known[code] for code in codes.tolist()], list(dict.fromkeys(known)))
-    return Rows(pd.DataFrame(columns), pixels)
+class ClassRows(Rows):
+    """Images whose columns are class numbers, with names where they have them; made without pandas and a frame."""
+
+    def __init__(
+        self, pixels: HeldPixels, numbers: Mapping[str, NDArray[Any]], names: Mapping[str, Sequence[str]], where: str
+    ) -> None:
+        self.pixels, self.identity, self.files = pixels, None, None
+        self.numbers, self.class_names = numbers, names
+        for column in names.keys() & numbers.keys():
+            if len(self) and (most := int(numbers[column].max())) >= len(names[column]):
+                raise UnreadableFile(f"{where} holds the {column} {most}, and there are {len(names[column])} classes.")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.numbers.values())))
+
+    def names(self) -> list[str]:
+        return list(self.numbers)
+
+    def texts(self, column: str) -> Texts:
+        known = self.class_names.get(column)
+        return [str(number) if known is None else known[number] for number in self.numbers[column].tolist()]
+
+    def order(self, column: str) -> list[str]:
+        return list(self.class_names.get(column, ()))
 
 
 OUT = -2  # the code of a row that is left out
@@ -126,6 +143,8 @@ def as_texts(values: pd.Series[Any]) -> Texts:
 
 def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
     """Find each entry's place among the distinct ones (-1: missing), and those."""
+    import pandas as pd
+
     try:
         codes, distinct = pd.factorize(values)
     except TypeError:  # lists and the like, which have no hash

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import IO, Any
-
-import pandas as pd
+from typing import IO, TYPE_CHECKING, Any
 
 from fairweight.data.texts import to_number
 from fairweight.errors import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # also as wide letters
 
 
 def write_csv(frame: pd.DataFrame, out: IO[Any], float_format: str | None = None) -> None:
     """Write a frame; text that a spreadsheet would run gets a quote before it, and control characters are spelled."""
+    import pandas as pd
+
     safe = {}
     for place in range(frame.shape[1]):
         column = frame.iloc[:, place]

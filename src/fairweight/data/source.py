@@ -7,9 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
-
-import pandas as pd
+from typing import TYPE_CHECKING, Protocol
 
 from fairweight import catalog
 from fairweight.data.files import is_folder, is_there
@@ -20,6 +18,9 @@ from fairweight.data.rows import Rows
 from fairweight.data.table.read import check_frame, read_frame, table_files
 from fairweight.data.texts import listing
 from fairweight.errors import BadInput, MissingColumn, MissingData, option, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SETS = "data.sets"
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import pandas as pd
 import torch
-from pandas.api.types import is_integer_dtype, is_numeric_dtype
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from fairweight.data import Dataset, Preprocessing, preprocessing_from
@@ -23,6 +19,9 @@ from fairweight.runs.spec import Spec
 from fairweight.training import state
 from fairweight.training.history import Dynamics
 from fairweight.types import Samples
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILES, SEALED, READ = sealed.FILES, sealed.SEALED, sealed.READ
 RUN, METRICS, PREPROCESSING = sealed.RUN, sealed.METRICS, sealed.PREPROCESSING
@@ -57,11 +56,16 @@ class RunFolder(sealed.SealedFolder):
         self.write(RUN, {**values, "manifest": MANIFEST_VERSION})
 
     def write_model(self, model: nn.Module) -> None:
+        from safetensors.torch import save
+
         kept = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in unwrap(model).state_dict().items()}
         state.write_atomically(self.path / MODEL, save(kept))
 
     def read_model(self, model: nn.Module) -> None:
         """Put the saved parameters into a model of the same make."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
         path = self.checked(MODEL)
         try:
             model.load_state_dict(load_file(path))
@@ -144,6 +148,8 @@ class RunFolder(sealed.SealedFolder):
         return self._read_frame(PREDICTIONS) if (self.path / PREDICTIONS).exists() else None
 
     def _read_frame(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
         path = self.checked(name)
         try:
             frame = pd.read_parquet(path, page_checksum_verification=True)
@@ -172,6 +178,8 @@ def _whole(values: Any, length: int | None = None) -> TypeGuard[Tensor]:
 
 def frame_of(tensors: Mapping[str, Tensor], dataset: Dataset, files: Sequence[str] = ()) -> pd.DataFrame:
     """Columns by name, with the names of labels and groups for their codes; files: names of image files, if any."""
+    import pandas as pd
+
     frame = pd.DataFrame({key: t.detach().cpu().numpy() for key, t in tensors.items()})
     for key in frame.columns.intersection(list(NAMES)):  # a code of -1, not known, becomes a missing value
         names = dataset.group_names or dataset.label_names if key == "group" else dataset.label_names
@@ -187,6 +195,8 @@ def _to_parquet(frame: pd.DataFrame) -> bytes:
 
 def _problem(frame: pd.DataFrame, file: str) -> str | None:
     """What is wrong with the frame read from this file, such as "it has no rows"; None where it has the form."""
+    from pandas.api.types import is_integer_dtype, is_numeric_dtype
+
     columns = [str(name) for name in frame.columns]
     if lacking := [name for name in NEEDED.get(file, ()) if name not in columns]:
         return f"it has no column {lacking[0]!r}"

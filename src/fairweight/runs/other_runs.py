@@ -25,12 +25,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import torch
-from pandas.api.types import is_numeric_dtype
 from torch import Tensor, nn
 
 from fairweight.data import Dataset, Part
@@ -40,6 +37,9 @@ from fairweight.runs.manifest import read_planned
 from fairweight.runs.spec import Spec
 from fairweight.sampling import generator
 from fairweight.types import Batch, side_by_side
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MEASURES = (
     *("ema_weighted_loss", "ema_relative_weighted_loss", "ema_set_weighted_loss", "ema_relative_loss", "ema_loss"),
@@ -146,6 +146,8 @@ def _runs(rule: Mapping[str, Any], beside: Path) -> list[RunFolder]:
 
 def _relabelled(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Dataset:
     """Put the labels of a file, with the columns row and label, in the place of those that were given."""
+    import pandas as pd
+
     path, content = _read(rule, beside, "holds mended labels")
     table = pd.read_csv(io.BytesIO(content), dtype={"label": str})
     if not {"row", "label"} <= set(table.columns):
@@ -198,6 +200,8 @@ def _exemplars(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -
 
 def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
     """Positions in train from the lowest by the rule's measure to the highest."""  # [N]
+    import numpy as np
+
     if beside is None:
         raise MissingData("rows are chosen by what other runs found; train into a folder that lies beside theirs.")
     runs = _runs(rule, beside)
@@ -231,6 +235,8 @@ def _taken(part: Part, index: Tensor) -> Part:
 
 def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
     """Weight of each training sample."""  # [N]
+    import pandas as pd
+
     rule = spec.weights
     if set(rule) == {"runs"} and rule["runs"]:
         frames = {f"the run {run.path.name}": run.read_weights() for run in _runs(rule, beside)}
@@ -251,6 +257,8 @@ def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
 
 def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """Refuse a table that no run writes; weights may be missing of all rows, not of some."""
+    from pandas.api.types import is_numeric_dtype
+
     numeric = all(key in frame and is_numeric_dtype(frame[key]) for key in ("row", "weight"))
     if not numeric or frame.empty or "label" not in frame or frame["row"].duplicated().any():
         raise BadInput(f"{name} is not as a run writes it; train that run again.")
@@ -264,6 +272,8 @@ def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def filled_by_cell(weights: Tensor, labels: Tensor, groups: Tensor | None) -> Tensor:
     """Replace NaN by the mean weight of the sample's label and group, else of its label, else of all."""  # [N]
+    import pandas as pd
+
     codes = torch.zeros_like(labels) if groups is None else groups
     frame = pd.DataFrame({"weight": weights.numpy(), "label": labels.cpu().numpy(), "group": codes.cpu().numpy()})
     filled = frame["weight"]

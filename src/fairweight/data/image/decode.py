@@ -10,14 +10,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps
 
 from fairweight.data.files import open_regular
 from fairweight.data.image.normalize import Pixels
 from fairweight.errors import BadInput, MissingData, UnreadableFile, UnreadableImage, option
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Allocate: TypeAlias = Callable[[tuple[int, ...]], Pixels]  # memory of a shape [N, C, H, W]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
@@ -70,6 +72,8 @@ class Decoder:
     deep: set[str] = field(default_factory=set)  # names of the images of 16 bits per pixel, of which 8 are read
 
     def one(self, picture: Picture) -> Pixels:  # [C, H, W]
+        from PIL import Image, ImageOps
+
         content = _content(picture, self.max_megapixels)
         try:
             with _open_image(content, picture.name, self.max_megapixels) as image:
@@ -170,6 +174,8 @@ def _content(picture: Picture, max_megapixels: float) -> bytes:
 
 def _open_image(content: bytes, name: str, max_megapixels: float) -> Image.Image:
     """Open an image of a known format and of a size that may be decoded; its pixels are not read yet."""
+    from PIL import Image
+
     try:
         image = Image.open(io.BytesIO(content), formats=_FORMATS)
     except Image.DecompressionBombError as error:
@@ -187,6 +193,8 @@ def _too_large(name: str, max_megapixels: float) -> UnreadableImage:
 
 
 def _converted(image: Image.Image, form: Form, name: str) -> Image.Image:
+    from PIL import Image
+
     if image.mode not in _GREY | _COLOUR:
         what = f"{name} has {image.mode} pixels, not 8 bits per colour"
         raise UnreadableImage(f"{what}; convert it to 8 bits, or {DROP}.")

@@ -6,9 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from fairweight.data.files import file_digest, is_there
 from fairweight.data.image.decode import DROP, SUFFIXES, Picture, absent
@@ -19,6 +17,9 @@ from fairweight.data.rows import Rows, as_texts
 from fairweight.data.texts import columns_are
 from fairweight.errors import FairweightError, MissingColumn, UnreadableFile, UnreadableImage, printable
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LISTS = ("metadata.csv", "labels.csv", "metadata.tsv", "labels.tsv")
 FILE_COLUMNS = ("file_name", "file", "filename", "path", "image", "image_path", "img", "image_id")
 
@@ -27,6 +28,7 @@ def files_rows(
     paths: Sequence[Path], root: Path, columns: pd.DataFrame | Mapping[str, Any], options: ImageOptions
 ) -> Rows:
     """Make rows of image files."""
+    import pandas as pd
 
     def state(path: Path) -> str:
         """Tell what changes when a file does; of one that is not there and may be dropped, that it is not there."""

@@ -6,11 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-import pyarrow as pa
-from pyarrow import compute, types
+from typing import TYPE_CHECKING, Any
 
 from fairweight.data.files import file_digest, open_parquet, read_parquet
 from fairweight.data.image.decode import Picture
@@ -21,6 +17,9 @@ from fairweight.data.rows import Rows
 from fairweight.data.table.read import PARQUET
 from fairweight.errors import MissingData, UnreadableFile, UnreadableImage
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BINARY = ("img", "image", "bytes", "picture", "photo", "pixels")  # in the names of binary columns that hold images
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
@@ -29,6 +28,9 @@ def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> Rows | None:
     """Read the rows of several shards, in the order given; None where they hold no column of encoded images."""
     if not all(path.suffix.lower() in PARQUET and path.is_file() for path in paths):
         return None
+    import pandas as pd
+    import pyarrow as pa
+
     schema = open_parquet(paths[0]).schema_arrow
     name = _image_column(schema)
     if name is None:
@@ -62,6 +64,8 @@ def shards(folder: Path) -> dict[str, list[Path]]:
 
 
 def _image_column(schema: Any) -> str | None:
+    from pyarrow import types
+
     for field in schema:
         encoded = types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
         binary = types.is_binary(field.type) or types.is_large_binary(field.type)
@@ -71,6 +75,8 @@ def _image_column(schema: Any) -> str | None:
 
 
 def _is_plain(kind: Any) -> bool:
+    from pyarrow import types
+
     if types.is_list(kind) or types.is_fixed_size_list(kind):
         return bool(types.is_primitive(kind.value_type))
     if types.is_struct(kind):
@@ -80,6 +86,8 @@ def _is_plain(kind: Any) -> bool:
 
 def _columns(table: Any, names: dict[str, list[str]]) -> dict[str, pd.Series[Any]]:
     """Make columns for a frame: a list or a struct is one column per entry, and class numbers have their names."""
+    from pyarrow import compute, types
+
     found: dict[str, Any] = {}
     for field in table.schema:
         values = table[field.name]
@@ -97,6 +105,8 @@ def _columns(table: Any, names: dict[str, list[str]]) -> dict[str, pd.Series[Any
 
 def named(numbers: pd.Series[Any], names: Sequence[str]) -> pd.Series[Any]:
     """Name class numbers, in the order of the names; a column that holds anything else stays as it is."""
+    import pandas as pd
+
     codes = pd.to_numeric(numbers, errors="coerce").fillna(-1)
     if not (codes[numbers.notna()].isin(range(len(names)))).all():
         return numbers
@@ -118,6 +128,8 @@ class _Pictures(Sequence[Picture]):
     """The encoded images of several shards, each handed out when it is asked for."""
 
     def __init__(self, paths: Sequence[Path], column: str) -> None:
+        import pyarrow as pa
+
         self._name = paths[0].name
         self._column = pa.concat_tables([read_parquet(path, [column]) for path in paths])[column]
 

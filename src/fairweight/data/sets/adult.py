@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from fairweight.data.files import read_bytes
 from fairweight.data.rows import Rows
 from fairweight.data.sets._local_set import LocalSet
 from fairweight.data.source import Found, Request
 from fairweight.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
@@ -39,6 +41,8 @@ class Adult(LocalSet):
 
 
 def _frame(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         # adult.test begins with a remark ("|1x3 Cross validator") and ends its labels with a dot.
         frame = pd.read_csv(

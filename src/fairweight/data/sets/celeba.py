@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from fairweight.data.files import read_text
 from fairweight.data.image.folder import files_rows
@@ -16,6 +15,9 @@ from fairweight.data.sets._local_set import LocalSet, parquet_parts
 from fairweight.data.source import Found, Request
 from fairweight.data.texts import Texts, columns_are, listing
 from fairweight.errors import UnknownName, UnreadableFile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ATTRIBUTES = (
     "5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips", "Big_Nose",
@@ -52,6 +54,8 @@ class Celeba(LocalSet):
         return Found(self.name, parts, self.label, self.group, exemplar=exemplar, image=image)
 
     def _published(self, folder: Path, chosen: list[str], image: ImageOptions) -> dict[str, Rows] | None:
+        import pandas as pd
+
         images, attributes, partition = (_find_file(folder, name.rstrip("/")) for name in self.needs)
         if images is None or attributes is None or partition is None:
             return None
@@ -79,6 +83,8 @@ class Celeba(LocalSet):
 
 
 def _parquet(folder: Path, chosen: list[str], image: ImageOptions) -> dict[str, Rows] | None:
+    import pandas as pd
+
     parquet = parquet_parts(folder, image, {}, {})
     if parquet is None:
         return None
@@ -96,6 +102,8 @@ def _parquet(folder: Path, chosen: list[str], image: ImageOptions) -> dict[str, 
 
 
 def _answers(texts: Texts, name: str) -> pd.Categorical:
+    import pandas as pd
+
     unknown = {text for text in texts if text is not None and text not in _YES}
     if unknown:
         raise UnreadableFile(f"CelebA's attribute {name} holds {listing(sorted(unknown))} where 1 or -1 belongs.")

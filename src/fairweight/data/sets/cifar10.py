@@ -12,7 +12,7 @@ import numpy as np
 from fairweight.data.files import read_bytes, read_text
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
-from fairweight.data.rows import Rows, class_rows
+from fairweight.data.rows import ClassRows, Rows
 from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
 
@@ -59,9 +59,7 @@ def _rows(paths: Sequence[Path], columns: Sequence[str], names: Mapping[str, Seq
         records.append(content.reshape(-1, length))
     content = np.concatenate(records)
     pixels = np.ascontiguousarray(content[:, len(columns) :]).reshape(-1, 3, 32, 32)
-    return class_rows(
-        HeldPixels(pixels), {name: content[:, k] for k, name in enumerate(columns)}, names, "a CIFAR file"
-    )
+    return ClassRows(HeldPixels(pixels), {name: content[:, k] for k, name in enumerate(columns)}, names, "a CIFAR file")
 
 
 def _names_beside(folder: Path) -> dict[str, list[str]]:

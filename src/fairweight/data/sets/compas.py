@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import pandas as pd
-
 from fairweight.data.files import read_bytes
 from fairweight.data.options import GroupOptions
 from fairweight.data.rows import Rows
@@ -37,6 +35,8 @@ class Compas(LocalSet):
 
 
 def _read(folder: Path) -> tuple[Rows, str] | None:
+    import pandas as pd
+
     path = folder / _FILE
     if not path.is_file():
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.rows import Rows
 from fairweight.data.source import Found, Request
@@ -17,6 +15,7 @@ class Digits:
     needs = ("scikit-learn",)
 
     def find(self, request: Request) -> Found:
+        import pandas as pd
         from sklearn.datasets import load_digits
 
         digits = load_digits()

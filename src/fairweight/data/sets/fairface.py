@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
-
 from fairweight.data.options import ImageOptions
 from fairweight.data.rows import Rows
 from fairweight.data.sets._local_set import LocalSet, parquet_parts
@@ -39,6 +37,8 @@ class Fairface(LocalSet):
 
 def _with_threshold(rows: Rows, name: str) -> Rows:
     """Add a column for a threshold on the age, which is known in steps of ten years."""
+    import pandas as pd
+
     question = threshold(name)
     if question is None or question.column != "age" or name in rows.names():
         return rows

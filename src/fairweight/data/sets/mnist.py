@@ -12,7 +12,7 @@ from fairweight.data.files import read_bytes
 from fairweight.data.image.normalize import Pixels
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
-from fairweight.data.rows import Rows, class_rows
+from fairweight.data.rows import ClassRows, Rows
 from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
 
@@ -44,7 +44,7 @@ class Mnist(ImageSet):
             raise UnreadableFile(
                 f"{images.name} holds {len(pixels):,} images and {labels.name} {len(classes):,} labels; give a pair."
             )
-        return class_rows(HeldPixels(pixels[:, None]), {"label": classes}, {"label": self.class_names}, str(labels))
+        return ClassRows(HeldPixels(pixels[:, None]), {"label": classes}, {"label": self.class_names}, str(labels))
 
 
 def _or_gzipped(path: Path) -> Path:

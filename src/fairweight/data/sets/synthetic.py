@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import torch
 
 from fairweight.data.draw import stream
@@ -29,6 +28,8 @@ class Synthetic:
     best_worst_accuracy = 0.75
 
     def find(self, request: Request) -> Found:
+        import pandas as pd
+
         draw = stream(request.seed, "synthetic", "two groups")
         points = torch.randn(self.count, 2, generator=draw, dtype=torch.float64)  # [N, 2]
         rare = torch.arange(self.count) < self.minority * self.count

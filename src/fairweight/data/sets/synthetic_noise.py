@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import torch
 
 from fairweight.data.draw import stream
@@ -26,6 +25,8 @@ class SyntheticNoise:
     best_accuracy = 1.0
 
     def find(self, request: Request) -> Found:
+        import pandas as pd
+
         draw = stream(request.seed, "synthetic", "noise")
         classes = torch.arange(self.count) % 3
         corners = torch.tensor([[0.0, 0.0], [3.0, 0.0], [1.5, 2.598]], dtype=torch.float64)

@@ -7,10 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from fairweight.data.options import TableOptions
@@ -19,6 +18,9 @@ from fairweight.data.table.number_text import in_words
 from fairweight.data.table.values import Numbers, TrainColumn, days, numbers
 from fairweight.data.texts import canonical, columns_are, listing
 from fairweight.errors import BadInput, MissingColumn, Sentence, option
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ID_NAME = re.compile(
     r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I

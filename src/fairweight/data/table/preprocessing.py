@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
-from pandas.util import hash_pandas_object
 from torch import Tensor, nn
 
 from fairweight.data.meaning import Meaning, New, with_tuples
@@ -24,6 +22,9 @@ from fairweight.data.table.values import TrainColumn, settle_ways
 from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn, Sentence, option
 from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANY_COPIES = 0.05  # of the test rows
 
@@ -147,6 +148,8 @@ def _note_leaks(
 
 def _note_copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
     """Count the test rows that equal a row of train in every column: a model may know them by heart."""
+    from pandas.util import hash_pandas_object
+
     columns = [name for name in train.columns if name in test.columns]
     try:
         train_rows, test_rows = (hash_pandas_object(frame[columns], index=False) for frame in (train, test))

@@ -15,16 +15,18 @@ import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-from pyarrow import csv as arrow
 
 from fairweight.data.files import is_there, read_bytes, read_parquet
 from fairweight.data.options import TableOptions
 from fairweight.data.texts import listing, to_number
 from fairweight.errors import MissingColumn, MissingData, UnreadableFile, option, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ","}
 PARQUET = (".parquet", ".pq")
@@ -48,6 +50,8 @@ def table_files(pattern: str) -> list[Path]:
 
 def read_frame(paths: Sequence[Path], options: TableOptions, notes: list[str]) -> pd.DataFrame:
     """Read the rows of all files under one header, columns of text for CSV and TSV."""
+    import pandas as pd
+
     frames = [_read_one(path, options, notes) for path in paths]
     first = frames[0]
     for path, frame in zip(paths[1:], frames[1:], strict=True):
@@ -153,6 +157,10 @@ def _delimiter(content: bytes, usual: str) -> str:
 
 def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame | None:
     """Read rows of UTF-8 text without a header; None where pandas has to."""
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
     if columns < 2 or int(pd.__version__.split(".")[0]) < 3 or not delimiter.isascii() or delimiter in '" \r\n':
         return None
     if _is_unusual(content, delimiter.encode()):
@@ -192,6 +200,8 @@ def _is_unusual(content: bytes, delimiter: bytes) -> bool:
 
 def read_with_pandas(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame:
     """Read rows of UTF-8 text without a header, with pandas' words for what is wrong."""
+    import pandas as pd
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)

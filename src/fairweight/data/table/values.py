@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from fairweight.data.options import TableOptions
 from fairweight.data.rows import Codes, factors
 from fairweight.data.table.number_text import reader, ways_of, written_form
 from fairweight.errors import BadInput, option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Numbers: TypeAlias = NDArray[np.float64]
 # Day and month are told apart by trying; ISO 8601 comes first because nothing else looks like it.
@@ -66,6 +69,8 @@ class TrainColumn:
     @cached_property
     def kind(self) -> tuple[str, str]:
         """What the column holds ("number", "date" or "category"), and the form of its numbers or dates."""
+        import pandas as pd
+
         kind = self.values.dtype
         if pd.api.types.is_bool_dtype(kind):  # as text files have them, so that a model takes either
             return "category", ""
@@ -127,6 +132,8 @@ def _finite(values: Numbers) -> Numbers:
 
 
 def _read(values: pd.Series[Any], form: str) -> Numbers:
+    import pandas as pd
+
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
         return np.asarray(values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan))
     codes, distinct = factors(values)
@@ -139,6 +146,8 @@ def _read(values: pd.Series[Any], form: str) -> Numbers:
 
 def days(values: pd.Series[Any], form: str) -> Numbers:
     """Read a column as days since 1970, NaN where an entry is missing or no date of that form."""  # [N]
+    import pandas as pd
+
     codes, distinct = factors(values)  # a date stands in many rows, and is read once
     texts = pd.Series(distinct).astype("str").str.strip()
     moments = pd.to_datetime(texts, format=form, errors="coerce", utc=True)
