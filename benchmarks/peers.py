@@ -11,7 +11,7 @@ import argparse
 import importlib
 import importlib.util
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def main() -> None:
             "batch": asked.batch,
             "exemplars": asked.exemplars,
             "bf16": asked.bf16,
-            "results": [timing.to_dict() for timing in results],
+            "results": [asdict(timing) for timing in results],
             **provenance(asked.device),
         }
         asked.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -17,15 +17,17 @@ from tests.tables import people
 from fairweight.apps.candidates import Candidate, reference
 from fairweight.apps.deliver import Search, closest, gone_wrong, search, short_of_bound, too_few
 from fairweight.apps.judge import Goal, Judgement, Rows, Score, TrainRequest
-from fairweight.apps.pair import best_of
+from fairweight.apps.pair import _write_shifted, best_of
 from fairweight.apps.train import goal_for
 from fairweight.apps.weights import Weights
 from fairweight.data import GroupOptions, Options, load
 from fairweight.errors import BadInput, MissingData
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows
+from fairweight.runs.folder import RunFolder
 from fairweight.runs.learners import Learner, Way
 from fairweight.training.predict import logits
+from fairweight.types import Batch
 
 FAIR = criterion("equal-opportunity")
 
@@ -226,3 +228,17 @@ def test_the_words_on_weights_are_those_of_the_verdict_and_promise_no_bias():
     )
     assert "bias per class is no weight: `fairweight train` gives" in said(moved)
     assert "bias" not in said(replace(plain, name="reweighing-1"))
+
+
+def test_a_second_stage_moves_the_logits_of_every_part_that_the_run_has_kept(tmp_path):
+    winner, folder = RunFolder(tmp_path / "winner"), RunFolder(tmp_path / "kept")
+    batch = Batch(torch.zeros(2, 1), torch.tensor([0, 1]))
+    winner.make()
+    folder.make()
+    winner.write_logits(dict.fromkeys(("test", "exemplar", "train"), (batch, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))))
+    parts = {"test": batch, "exemplar": batch, "validation": None, "train": batch}
+    dataset = SimpleNamespace(**parts, rows={"test": torch.arange(2)}, label_names=("a", "b"), group_names=())
+    _write_shifted(folder, SimpleNamespace(folder=winner), [[0.0, 2.0]], dataset)
+    for part in ("test", "exemplar", "train"):  # that of train is what suspects are found by
+        assert folder.read_logits(part)[0].tolist() == [[1.0, 2.0], [0.0, 3.0]]
+    assert folder.read_predictions()["predicted"].tolist() == ["b", "b"]

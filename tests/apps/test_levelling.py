@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairweight.apps.levelling import at_the_share_of
+from fairweight.apps.levelling import predictions_at_share_of
 from fairweight.apps.verdict import Verdict
 from fairweight.metrics import GroupTable, group_table
 from fairweight.metrics.criterion import criterion
@@ -103,7 +103,7 @@ def test_a_moved_threshold_predicts_as_many_positives(positive):
     for many in (0, 1, 120, 500):
         other = torch.full((500,), 1 - positive)
         other[torch.randperm(500)[:many]] = positive
-        said = at_the_share_of(logits, other, positive)
+        said = predictions_at_share_of(logits, other, positive)
         assert int((said == positive).sum()) == many
         one = (logits[:, 1] - logits[:, 0])[:, None]  # as a model with one logit has it
         assert torch.equal(said, at_the_share_of(one, other, positive))

@@ -160,7 +160,7 @@ def test_what_is_clearly_beyond_the_budget_or_the_bound_is_not_called_a_help():
     dear = beside(200)
     assert dear.word == "no-effect"
     assert dear.sentence().startswith("Smaller gap, outside the budget: ")
-    assert not dear.perhaps()
+    assert not dear.caveats()
     assert beside(200, budget=20.0).word == "helps"
     above = beside(0, bound=0.0)
     assert above.word == "helps"  # a gap of 0 keeps it
@@ -175,13 +175,13 @@ def test_what_chance_may_have_put_beyond_a_limit_is_said_and_counts_for_nothing(
     perhaps = beside(20)
     assert 100 * perhaps.accuracy.value < -perhaps.budget < 100 * perhaps.accuracy.high
     assert perhaps.word == "helps"
-    assert "more than the budget of 0.3 points; chance may explain that" in perhaps.perhaps()
-    assert perhaps.perhaps() in perhaps.to_dict()["notes"]
-    assert not beside(0).perhaps()
+    assert "more than the budget of 0.3 points; chance may explain that" in perhaps.caveats()
+    assert perhaps.caveats() in perhaps.to_dict()["notes"]
+    assert not beside(0).caveats()
     labels, groups = [1] * 400, [0] * 200 + [1] * 200
     far, near = [1] * 20 + [0] * 180 + [1] * 180 + [0] * 20, [1] * 150 + [0] * 50 + [1] * 160 + [0] * 40
     above = replace(verdict(far, near, labels, groups), bound=3.0)
-    assert (above.word, "above the bound of 3 points; chance" in above.perhaps()) == ("helps", True)
+    assert (above.word, "above the bound of 3 points; chance" in above.caveats()) == ("helps", True)
 
 
 def test_a_change_by_a_handful_of_rows_is_not_called_clear():
@@ -191,17 +191,17 @@ def test_a_change_by_a_handful_of_rows_is_not_called_clear():
     assert handful.change[2] < 0  # no draw of three that are never found shows another rate
     assert (handful.word, handful.outside_limits) == ("worse", False)  # accuracy falls, and no smaller gap pays for it
     assert replace(handful, budget=100.0).word == "no-effect"
-    assert "A group's rate is measured on 3 of the test rows" in handful.perhaps()
-    assert "measured on 3 of the test rows: its gap says little" in replace(handful, kept_plain=True).perhaps()
+    assert "A group's rate is measured on 3 of the test rows" in handful.caveats()
+    assert "measured on 3 of the test rows: its gap says little" in replace(handful, kept_plain=True).caveats()
     enough = verdict([0] * 7 + many, [0] * 7 + few, [1] * 210, [0] * 10 + [1] * 200)
     assert replace(enough, budget=100.0).word == "helps"
-    assert replace(enough, kept_plain=True).perhaps() == ""
+    assert replace(enough, kept_plain=True).caveats() == ""
 
 
 def test_one_label_for_every_row_is_named():
     labels, groups = [1, 0] * 20, [0] * 20 + [1] * 20
-    assert "predicts 1 for each of the 40 test rows" in verdict(labels, [1] * 40, labels, groups).alike()
-    assert verdict([1] * 40, labels, labels, groups).alike() == ""
+    assert "predicts 1 for each of the 40 test rows" in verdict(labels, [1] * 40, labels, groups).one_label()
+    assert verdict([1] * 40, labels, labels, groups).one_label() == ""
 
 
 def test_the_first_line_says_why_plain_training_was_kept():

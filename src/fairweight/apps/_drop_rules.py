@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fairweight.constraints import plain_seed
 from fairweight.errors import BadInput, UnknownName, option
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Array = np.ndarray[Any, Any]
 

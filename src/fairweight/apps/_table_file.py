@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from fairweight.data.safe_csv import write_csv
 from fairweight.errors import BadInput, NoSpace, option
@@ -12,9 +13,6 @@ from fairweight.runs.folder import SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PARQUET = (".parquet", ".pq")
 

@@ -6,11 +6,12 @@ import json
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import torch
 
 from fairweight import catalog
@@ -31,9 +32,6 @@ from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
 from fairweight.training.state import write_atomically
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 PAGE, CARD, IMAGES = "report.html", "MODEL_CARD.md", 600  # the last: pictures that a page carries
 
 
@@ -53,7 +51,7 @@ class Audited:
             "page": str(self.page),
             "model_card": None if self.card is None else str(self.card),
             **({} if self.shared is None else {"shared": str(self.shared)}),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             "baseline": None if baseline is None else baseline.name,
             "differences": {} if baseline is None else dict(baseline.differences),
             "wrong_labels": trained.detection.to_dict() if trained and trained.detection else None,
@@ -207,8 +205,6 @@ def _with_inputs(
 
 def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) -> pd.DataFrame | None:
     """The columns that were inputs, one row per training sample; None where the source is no table."""
-    import pandas as pd
-
     request = Request(spec.label, None, folders(data_dir), False, dataset.spec["seed"], options_from(spec.data))
     rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
     if rows.pixels is not None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fairweight.constraints import plain_seed
 from fairweight.data import TableOptions
+from fairweight.data.dataset import group_columns, rejoin_comma_names
 from fairweight.data.files import bounded
 from fairweight.data.groups import refuse_ids
 from fairweight.data.rows import Rows, as_texts, read_column, source_column
@@ -17,9 +20,6 @@ from fairweight.data.texts import in_order, listing, unify
 from fairweight.errors import BadInput, MissingColumn, option
 from fairweight.metrics import Intervals, group_table
 from fairweight.report import Audit
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _PREDICTION = ("prediction", "predicted", "predictions", "y_pred", "pred")
 _LABEL = ("label", "labels", "y_true", "target", "y")
@@ -43,15 +43,14 @@ def audit_predictions(
     label, prediction, group: columns; None takes those of the usual names. group: several, with commas, are crossed.
     threshold: predictions are probabilities of the positive label, which is predicted from here on.
     """
-    import pandas as pd
-
     notes: list[str] = []
     with bounded(max_file_gb):
         frame = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding), notes)
     names = [str(name) for name in frame.columns]
     wanted = _column(names, label, "label", _LABEL)
     predicted = _column(names, prediction, "prediction", _PREDICTION)
-    groups = {name: _group_values(frame, name) for name in _groups(names, group)}
+    asked = group_columns("group" if group is None and "group" in names else group) or ()
+    groups = {name: _group_values(frame, name, names) for name in rejoin_comma_names(asked, names)}
     labels = _texts(frame, wanted)
     predictions = _hard(frame, predicted, labels, threshold, positive, notes)
     known = in_order(set(labels) | set(predictions))
@@ -93,23 +92,9 @@ def _column(names: list[str], asked: str | None, what: str, usual: Sequence[str]
     return found
 
 
-def _groups(names: list[str], asked: str | None) -> list[str]:
-    if asked is None:
-        return ["group"] if "group" in names else []
-    if asked.strip().lower() in ("", "none"):
-        return []
-    if asked in names:  # a name may have a comma in it
-        return [asked]
-    found = [name.strip() for name in asked.split(",") if name.strip()]
-    for name in found:
-        _column(names, source_column(names, name), "group")
-    return found
-
-
-def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+def _group_values(frame: pd.DataFrame, name: str, names: list[str]) -> pd.Series[Any]:
     """A column, or the answers to a threshold such as age>=30; refused where train would refuse it as groups."""
-    import pandas as pd
-
+    _column(names, source_column(names, name), "group")
     values = frame.get(name)
     if values is None:
         values = pd.Series(read_column(Rows(frame), name), index=frame.index, name=name, dtype=object)
@@ -130,8 +115,6 @@ def _hard(
     frame: pd.DataFrame, column: str, labels: list[str], threshold: float | None, positive: str | None, notes: list[str]
 ) -> list[str]:
     """Predicted labels, also where the file holds probabilities and a threshold was given."""
-    import pandas as pd
-
     predictions = _texts(frame, column)
     known = in_order(set(labels))
     numbers = pd.to_numeric(frame[column], errors="coerce")

@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -49,9 +49,6 @@ class Timing:
     peak_mib: float | None = None  # beyond what was allocated before; on a GPU alone
     warm_up_s: float | None = None
     refusal: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def _forml(model: nn.Module, n: int, *, gradient: str, backend: str | None = None, **options: Any) -> FORML:

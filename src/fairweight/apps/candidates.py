@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,6 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Name with its learner."""
         return f"{self.name} ({self.learner})"
 
     def votes(self, rows: Mask) -> Floats:
@@ -103,7 +103,6 @@ class CandidateMaker:
             folds = self.folds.of, self.folds.used
             for stage in stages(candidate.chances, self.rows, self.goal, *folds, by_group):
                 title = stage.name if by_group else f"{candidate.name} + {stage.name}"
-
                 self.candidates.append(
                     replace(candidate, name=title, chances=stage.chances, shift=stage.shift, seconds=0.0)
                 )
@@ -158,7 +157,7 @@ class CandidateMaker:
             self._train("positives", learner, Way("label-bias", {}, cells), epoch)
         try:
             if "forml-cells" in families and grouped and not slow:
-                self._train("forml-cells", learner, Way("label-bias", {}, self._forml_cell_weights()), epoch)
+                self._train("forml-cells", learner, Way("label-bias", {}, self._forml_cell_weights), epoch)
             if "forml" in families and slow:
                 for strength in FORML_STRENGTHS if is_best else FORML_STRENGTHS[:1]:
                     self._train(f"forml-{strength:g}", learner, Way("forml", self._forml_options(strength)), epoch)
@@ -216,20 +215,18 @@ class CandidateMaker:
         term = "variance" if self.rows.by_label else self.goal.criterion.objective(self.rows.classes)
         return {"objective": f"mean + {strength:g} * {term}"}
 
+    @cached_property
     def _forml_cell_weights(self) -> Floats:
         """Mean weight of each cell after one training by FORML on all rows: a handful of numbers."""  # [G, K]
-        if not hasattr(self, "_cell_weights"):
-            self.clock.check("forml-cells", 1)
-            began, first = self.clock.now(), next(iter(self.learners.values()))
-            learner = Learner("mlp", self.whole, first.seed, first.device, row_weights=first.row_weights)
-            weights = learner.whole(Way("forml", self._forml_options(FORML_STRENGTHS[0])), 5).weights.double().numpy()
-            self.clock.note("forml-cells", self.clock.now() - began)
-            known = self.rows.codes >= 0
-            flat = (self.rows.codes * self.rows.classes + self.rows.labels)[known]
-            total = np.bincount(flat, weights[known], minlength=self.counts.size).reshape(self.counts.shape)
-            mean = np.where(self.counts > 0, total / np.maximum(1, self.counts), 1.0)
-            self._cell_weights = self._keep_label_totals(mean)
-        return self._cell_weights
+        self.clock.check("forml-cells", 1)
+        began, first = self.clock.now(), next(iter(self.learners.values()))
+        learner = Learner("mlp", self.whole, first.seed, first.device, row_weights=first.row_weights)
+        weights = learner.whole(Way("forml", self._forml_options(FORML_STRENGTHS[0])), 5).weights.double().numpy()
+        self.clock.note("forml-cells", self.clock.now() - began)
+        known = self.rows.codes >= 0
+        flat = (self.rows.codes * self.rows.classes + self.rows.labels)[known]
+        total = np.bincount(flat, weights[known], minlength=self.counts.size).reshape(self.counts.shape)
+        return self._keep_label_totals(np.where(self.counts > 0, total / np.maximum(1, self.counts), 1.0))
 
 
 def reference(plain: Sequence[Candidate], rows: Mask, labels: Ints, goal: Goal) -> Candidate:

@@ -54,7 +54,6 @@ class Check:
         return {**asdict(self), "ratio": self.step_ms / self.plain_ms, "passed": self.passed}
 
     def text(self) -> str:
-        """The verdicts, one per line, for a terminal."""
         lines = [f"Gradient mode: {self.mode}; {self.reason}."]
         for name, error in self.errors.items():
             verdict = "does not work on this model"

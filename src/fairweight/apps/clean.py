@@ -6,7 +6,9 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fairweight.apps import condense as sets
 from fairweight.apps._drop_rules import random_like
@@ -16,9 +18,6 @@ from fairweight.apps.suspects import Suspects, stays, suspects_of
 from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, methods_of
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run_place import check_no_run, finished
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SUMMARY, KEPT, LABELS, WEIGHTS = "clean.json", "kept.txt", "relabelled.csv", "weights.parquet"
 RECOMMENDED = "recommended.csv"  # row, label and weight of every row that stays; only where cleaning does good
@@ -63,7 +62,6 @@ class Cleaned:
         return f"{warning}Do not clean: no way that is free of harm helps on these test rows."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         methods = {
             method: {
                 arm: {
@@ -82,7 +80,6 @@ class Cleaned:
         return {**counts, "cells": list(self.cells), **rest}
 
     def text(self) -> str:
-        """The table of all sets and the verdict, for a terminal."""
         lines = [f"{self.suspected:,} labels look wrong; {self.dropped:,} of them are dropped and {self.relabelled:,} "
                  "relabelled. At least half of every cell stays."]  # fmt: skip
         for cell in self.cells:

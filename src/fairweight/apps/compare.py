@@ -122,8 +122,6 @@ def compare(
 
     options: engine, jobs, data_dir, download and watcher, as for runs.pool.run_each.
     """
-    if seeds < 1:
-        raise BadInput(f"seeds is {seeds}; run at least 1.")
     check_place(Path(out))
     which, started, goal = range(first_seed, first_seed + seeds), time.monotonic(), prepared.goal
     content = json.dumps(dict(prepared.dataset.spec).get("content"), sort_keys=True, default=str)

@@ -53,7 +53,6 @@ class Written:
         }
 
     def text(self) -> str:
-        """What goes from each cell, for a terminal."""
         found = self.condensed
         table = found.by_cell().sort_values("dropped_share", ascending=False)
         table["dropped"] = [f"{100 * share:.1f} %" for share in table.pop("dropped_share")]
@@ -149,7 +148,6 @@ class Retrained:
         return f"The smaller set does no harm beyond chance on these test rows{also}."
 
     def text(self) -> str:
-        """The tables of all sets and the verdict, for a terminal."""
         lines = []
         for method, arms in self.compared.seeds.items():
             rows = [("", "samples", *NUMBERS.values(), "beside all")]

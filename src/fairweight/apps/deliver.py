@@ -31,13 +31,13 @@ from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import FEWEST, criterion
 from fairweight.runs.clock import Clock
-from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
+from fairweight.runs.cross_fit import all_rows, folds_for, without_zero_weights
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
 from fairweight.runs.held_out import noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
-from fairweight.runs.run import Result, ended, write_results
+from fairweight.runs.run import Result, finish, write_results
 from fairweight.runs.run_place import BASELINE
 from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
@@ -95,7 +95,7 @@ def search(
     out; judging counts the others alike.
     """
     clock, data = Clock(request.seconds), all_rows(dataset)
-    data = data if weights is None else without_weightless(data, weights)
+    data = data if weights is None else without_zero_weights(data, weights)
     names = [name for name in LEARNERS if request.learner in (None, name) and usable(name, data)]
     if not names:
         takes = f"two labels and at most {WIDEST} inputs" if request.learner == "linear" else "tables"
@@ -227,7 +227,7 @@ def deliver(
     if not searched.kept_plain:
         place = RunFolder(out / BASELINE)
         plain = _write_run(place, prepared, searched, searched.plain, searched.fitted_plain, about)
-        plain = ended(plain.spec, plain.folder, plain.metrics)
+        plain = finish(plain, plain.metrics)
     about |= {"asked": spec.to_dict(), "fingerprint": spec.fingerprint}
     result = _write_run(RunFolder(out), prepared, searched, searched.chosen, searched.fitted, about, searched.seconds)
     return result, plain, searched.to_dict()

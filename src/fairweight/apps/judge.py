@@ -227,7 +227,6 @@ class Judgement:
         return self.sound and self.change[2] < 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         numbers = {"accuracy": self.score.accuracy, "balanced_accuracy": self.score.balanced, "gap": self.score.gap}
         numbers |= dict(zip(("gap_change", "low", "high"), self.change, strict=True))
         return {

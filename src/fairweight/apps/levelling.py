@@ -91,7 +91,6 @@ class Levelling:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields of metrics.json."""
         found: dict[str, Any] = {"kind": self.kind, "sentence": self.sentence()}
         if self.loss is not None:
             return found | {"because": str(self.loss)}
@@ -134,7 +133,7 @@ class Levelling:
         return not (self.before.by_label or self.before.has_cells) and "tpr" in self.criterion.rates
 
 
-def at_the_share_of(logits: Tensor, predictions: Tensor, positive: int) -> Tensor:
+def predictions_at_share_of(logits: Tensor, predictions: Tensor, positive: int) -> Tensor:
     """Predictions by these logits at the threshold that gives as many positives as the other predictions have."""
     logits = by_class(logits)
     margin = (logits[:, positive] - logits[:, 1 - positive]).double()  # [N]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, predictions_by, probabilities
 from fairweight.runs.run_place import BASELINE, FORML, Watching, run_into
 from fairweight.runs.shift import shifted
+from fairweight.types import Batch
 
 if TYPE_CHECKING:
     from fairweight.apps.train import Prepared
@@ -117,11 +119,10 @@ def adopt(folder: RunFolder, winner: Result) -> None:
 
 def _write_shifted(folder: RunFolder, winner: Result, shift: list[list[float]], dataset: Dataset) -> None:
     """Write the decisions of a second stage in place of the run's own."""
-    parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    outputs = {
-        name: (part, shifted(winner.folder.read_logits(name)[0], part.groups, shift))
-        for name, part in parts.items()
-        if part is not None
-    }
+    outputs = {}
+    for name in ("test", "exemplar", "validation", "train"):
+        with suppress(MissingData):  # there are no validation rows, or train is too large for its logits to be kept
+            logits, labels, groups = winner.folder.read_logits(name)
+            outputs[name] = Batch(labels, labels, groups), shifted(logits, groups, shift)
     folder.write_logits(outputs)
     folder.write_predictions(dataset, predictions_by(outputs["test"][1], dataset.test.labels))

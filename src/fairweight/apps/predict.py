@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -24,9 +25,6 @@ from fairweight.runs.run_place import finished
 from fairweight.runs.shift import shifted
 from fairweight.training.predict import logits
 from fairweight.types import Batch
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_CLASSES = 20  # of more, the probability of the predicted one alone is written
 
@@ -48,8 +46,6 @@ class Predictions:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per row of the file or image, in order: predicted, and the probability of each class."""
-        import pandas as pd
-
         columns: dict[str, Any] = {"row": range(len(self.chances))}
         if self.files is not None:
             columns["file"] = self.files

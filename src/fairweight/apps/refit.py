@@ -8,7 +8,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fairweight import catalog
 from fairweight.apps.judge import Goal
@@ -23,9 +25,6 @@ from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run_place import FORML, REFIT, finished
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def prepare_refit(

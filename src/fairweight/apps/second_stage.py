@@ -43,9 +43,7 @@ def stages(chances: Floats, rows: Rows, goal: Goal, fold: Ints, used: Sequence[i
         moved_chances = chances.copy()
         for k, shift in zip(used, shifts[:-1], strict=True):
             in_fold = fold == k
-            moved_chances[in_fold] = moved(
-                chances[in_fold], None if rows.groups is None else rows.groups[in_fold], shift
-            )
+            moved_chances[in_fold] = moved(chances[in_fold], rows.at(in_fold).groups, shift)
         yield Stage(name, moved_chances, shifts[-1])
 
 
@@ -82,11 +80,10 @@ def thresholds(chances: Floats, rows: Rows, goal: Goal, groups: int) -> Floats:
     every = np.arange(groups)
     for group in range(groups):
         members = rows.codes == group
+        labels = rows.labels[members]
         cuts[group, :GRID] = np.quantile(score[members], np.linspace(0.002, 0.998, GRID)) if members.any() else 0.0
         for place, cut in enumerate(cuts[group]):  # the last is 0: the model's own decision
-            counts[group, place] = confusion(rows.labels[members], (score[members] > cut).astype(int), None, classes=2)[
-                0
-            ]
+            counts[group, place] = confusion(labels, (score[members] > cut).astype(int), None, classes=2)[0]
 
     def accuracy(at: Floats) -> Floats:
         return np.asarray((at[..., 0, 0] + at[..., 1, 1]).sum(axis=-1) / len(score))

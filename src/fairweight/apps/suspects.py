@@ -11,9 +11,10 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fairweight.apps._drop_rules import FLOOR
 from fairweight.errors import BadInput, MissingData, option
@@ -23,9 +24,6 @@ from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
 from fairweight.runs.held_out import opinion_of, trusts_exemplars
 from fairweight.runs.run_place import finished
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Array = np.ndarray[Any, Any]
 
@@ -79,8 +77,6 @@ class Suspects:
     @cached_property
     def _labels(self) -> pd.DataFrame:
         """The weights with the label as it was given and, where another is more probable, that one."""
-        import pandas as pd
-
         frame = self.weights.assign(given=self.weights["label"])
         if self.noise is not None:  # empty where the label stands
             suggested = pd.Series(self.label_names, dtype="object").take(self.noise.suggested).set_axis(frame.index)
@@ -94,7 +90,6 @@ class Suspects:
 
     @cached_property
     def ranked(self) -> pd.DataFrame:
-        """Every label, the most suspect first."""
         frame = self._labels
         shown = [name for name in _SHOWN if name in frame and (name == "suggested" or frame[name].notna().any())]
         shown = [name for name in shown if self.group_names or name != "group"]
@@ -206,8 +201,6 @@ def suspects_of(run: str | Path, *, trust: bool | None = None) -> Suspects:
 
 def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None) -> Suspects:
     """Rank a finished run's labels; trust: whether its exemplars' labels are right, None decides by how they came."""
-    import pandas as pd
-
     metrics = folder.read(METRICS)
     names, grouped = tuple(str(name) for name in metrics["labels"]), metrics["by"] != "label"
     groups = tuple(str(name) for name in weights["group"].cat.categories) if grouped else ()

@@ -23,7 +23,7 @@ from fairweight.metrics.criterion import Criterion, confusion, criterion, defaul
 from fairweight.runs.build import LINEAR, TREES, Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
-from fairweight.runs.run import Result, ended
+from fairweight.runs.run import Result, finish
 from fairweight.runs.run_place import BASELINE, FORML, Watching, remove, run_into
 from fairweight.runs.run_search import search_for, search_of
 from fairweight.runs.spec import Spec
@@ -237,7 +237,7 @@ def _train_best(prepared: Prepared, out: Path, device: str, watching: Watching, 
             result, plain, judged = deliver(prepared, prepared.request, out, device=device, tell=tell)
         verdict = verdict_between(result, plain or result, dataset, goal, judged)
         metrics = {**result.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
-        return Trained(ended(result.spec, folder, metrics), plain, verdict)
+        return Trained(finish(result, metrics), plain, verdict)
     except (FairweightError, OSError):
         pair_began = prepared.request is None and any(path.is_dir() for path in out.glob("*"))  # it goes on from there
         if out.is_dir() and not folder.finished and not pair_began:

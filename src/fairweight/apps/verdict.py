@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from fairweight.apps.judge import BUDGET, NOTHING, Goal, Rows, gap_change, known_values
-from fairweight.apps.levelling import SAID, Kind, Levelling, at_the_share_of
+from fairweight.apps.levelling import SAID, Kind, Levelling, predictions_at_share_of
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
@@ -35,15 +35,15 @@ def table_of(folder: RunFolder, part: slice = slice(None)) -> GroupTable:
     return by_group(folder.read_preprocessing().meaning, labels[part], predicted(found[part]), groups)
 
 
-def word_for(smaller: bool, larger: bool, dear: bool, above: bool) -> Word:
+def word_for(smaller: bool, larger: bool, too_costly: bool, above: bool) -> Word:
     """The verdict on what is clear, which chance does not explain; nothing else counts, for or against.
 
-    smaller, larger: the gap beside plain training's. dear: accuracy falls by more than the budget. above: the gap is
-    above the bound. One rule for a training on its test rows and for a method over seeds: docs/start.md states it.
+    smaller, larger: the gap beside plain training's. too_costly: accuracy falls by more than the budget. above: the
+    gap is above the bound. One rule for a training on its test rows and for a method over seeds, in docs/start.md.
     """
-    if larger or (dear and not smaller):
+    if larger or (too_costly and not smaller):
         return "worse"
-    return "helps" if smaller and not (dear or above) else "no-effect"
+    return "helps" if smaller and not (too_costly or above) else "no-effect"
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Verdict:
         _, low, high = self.change
         if self.kept_plain or math.isnan(low):
             return "no-effect"
-        return word_for(high < 0 and not self._few, low > 0 and not self._few, self._dear, self._above)
+        return word_for(high < 0 and not self._few, low > 0 and not self._few, self._too_costly, self._above)
 
     @property
     def outside_limits(self) -> bool:
@@ -123,7 +123,7 @@ class Verdict:
         return found if (found := self.criterion.fewest(self.before)) < FEWEST else 0
 
     @property
-    def _dear(self) -> bool:
+    def _too_costly(self) -> bool:
         """True if accuracy falls clearly beyond the budget."""
         return 100 * self.accuracy.high < -self.budget
 
@@ -132,7 +132,7 @@ class Verdict:
         """True if the gap is clearly above the bound."""
         return self.bound is not None and 100 * self.gap[1].low > self.bound
 
-    def perhaps(self) -> str:
+    def caveats(self) -> str:
         """Say what chance may explain although it looks clear: a change by few rows, or a limit that is not kept."""
         if self.kept_plain and self._few:
             return f"A group's rate is measured on {self._few} of the test rows: its gap says little."
@@ -142,7 +142,7 @@ class Verdict:
         low, high = 100 * cost.low, 100 * cost.high
         if self._few and not self.change[1] <= 0 <= self.change[2]:
             text.append(f"A group's rate is measured on {self._few} of the test rows: chance may explain the change.")
-        if -100 * cost.value > self.budget and not self._dear:
+        if -100 * cost.value > self.budget and not self._too_costly:
             more = f"more than the budget of {self.budget:g} points"
             text.append(f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f}).")
         if self.bound is not None and 100 * gap.value > self.bound and not self._above:
@@ -169,7 +169,7 @@ class Verdict:
         sentences = (levelling.sentence(),) if self.levelled else (levelling.partly(), levelling.together())
         return " ".join(filter(None, sentences))
 
-    def alike(self) -> str:
+    def one_label(self) -> str:
         """Say that one label is predicted for every test row, or nothing."""
         samples = self.after.samples
         if len(labels_predicted := set(samples.predictions.tolist())) != 1:
@@ -188,7 +188,7 @@ class Verdict:
             "calibration": self.calibration,
             "all_rates_move_together": "" if self.levelling is None else self.levelling.together(),
             "levelling": self.levelling.to_dict() if self.levelling is not None and self.levelled else {},
-            "notes": [*self.notes, *filter(None, (self.perhaps(), self.alike()))],
+            "notes": [*self.notes, *filter(None, (self.caveats(), self.one_label()))],
         }  # fmt: skip
         return {
             "verdict": self.word,
@@ -246,7 +246,7 @@ class Verdict:
         if self.levelled:
             verdict = SAID[self.levelled]
         if self.outside_limits:
-            verdict = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
+            verdict = f"Smaller {self.criterion.noun}, outside the {'budget' if self._too_costly else 'bound'}"
         return (
             f"{verdict}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
             f"({change:+.2f}, 95 % interval {low:+.1f} to {high:+.1f}), {cost} "
@@ -281,7 +281,7 @@ def verdict_on(
     }
     first, last = (by_group(meaning, labels, predicted(outputs), groups) for outputs in (before, after))
     if len(meaning.label_names) == 2 and (positive := last.samples.positive) is not None and not last.by_label:
-        threshold = at_the_share_of(before, predicted(after), positive)
+        threshold = predictions_at_share_of(before, predicted(after), positive)
         fields["moved"] = by_group(meaning, labels, threshold, groups)
     return Verdict(
         goal.criterion, first, last, budget=goal.allowed, bound=goal.bound, calibration=calibration, **fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +67,7 @@ def bench(
         "batch": len(train),
         "exemplars": len(exemplar),
         "bf16": bf16,
-        "results": [r.to_dict() for r in results],
+        "results": [asdict(r) for r in results],
         **provenance(device),
     }
     folder.write("bench.json", record)

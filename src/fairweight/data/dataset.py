@@ -100,7 +100,7 @@ def load(
         (('no', 'yes'), ('F', 'M'), True)
     """
     label_name = None if label is None else printable(str(label))  # as columns are called
-    request = Request(label_name, _group_columns(group), folders(data_dir), download, seed, options or Options())
+    request = Request(label_name, group_columns(group), folders(data_dir), download, seed, options or Options())
     with bounded(request.options.max_file_gb):
         return _assemble(find(source, request), request)
 
@@ -118,7 +118,8 @@ def preprocessing_from(values: Mapping[str, Any]) -> Preprocessing:
     return preprocessing
 
 
-def _group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ...] | None:
+def group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ...] | None:
+    """The columns that were asked for, such as "sex,race"; none for "none", None where nothing was asked."""
     if group is None:
         return None
     if isinstance(group, str):
@@ -135,7 +136,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
     exemplar = options.exemplar or found.exemplar
     label = found.label if request.label is None else request.label
     present = found.parts["train"].names()
-    columns = _rejoin_comma_names(found.group if request.group is None else request.group, present)
+    columns = rejoin_comma_names(found.group if request.group is None else request.group, present)
     if label in columns:
         raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
     notes = list(found.notes)
@@ -194,7 +195,7 @@ def _refuse_image_options(table: str, image: ImageOptions) -> None:
     )
 
 
-def _rejoin_comma_names(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+def rejoin_comma_names(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
     """Take a name with commas in it for one column, where the names between them are no columns."""
     if len(columns) < 2 or all(source_column(names, column) in names for column in columns):
         return columns

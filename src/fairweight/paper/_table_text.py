@@ -109,7 +109,6 @@ class _Comparison(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Seeds."""
         return max((entry["n"] for entry in self.differences.values()), default=0)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairweight import catalog
-from fairweight.errors import BadInput, UnknownName
+from fairweight.errors import UnknownName
 from fairweight.paper.tables import Row, Table, pick
 from fairweight.runs.spec import Spec
 
@@ -95,8 +95,6 @@ def planned(
         raise UnknownName(f"there is no table {name!r}; choose from: {', '.join(names)}.")
     table: Table = catalog.load(FOLDER, name)(size, options, epochs)
     count = table.size.seeds if seeds is None else seeds
-    if count < 1:
-        raise BadInput(f"seeds is {count}; run at least 1.")
     all_rows = table.rows()
     command = [f"fairweight reproduce {name}"]
     command += [f"--{size}"] if size != "paper" else []

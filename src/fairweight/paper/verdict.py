@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+
 from fairweight.paper import published
 from fairweight.paper.published import Printed
 from fairweight.paper.tables._forml import BUDGETED
@@ -92,8 +94,6 @@ def with_front(rows: list[dict[str, Any]]) -> None:
 
     The bias at several fractions is a front that costs no training; it stands for rows trained on Uniform's samples.
     """
-    import numpy as np
-
     biased = [row for row in rows if (row.get("moved") or {}).get("how") == "class-bias" and row["key"] != BUDGETED]
     plain = [row for row in rows if len(biased) > 1 and row["key"] == biased[0]["moved"]["of"]]
     for row in rows if plain else ():
@@ -125,8 +125,6 @@ def _gap_closed(rows: list[dict[str, Any]], printed: Mapping[str, Mapping[str, P
 
 def shares(row: Mapping[str, float], corrupted: Mapping[str, float], clean: Mapping[str, float]) -> dict[str, Any]:
     """The share of the way to clean, in percent, over the seeds that all three have, with a 95 % bootstrap interval."""
-    import numpy as np
-
     seeds = sorted(row.keys() & corrupted.keys() & clean.keys(), key=int)
     if not seeds:
         return {"ours": None, "interval": None}

@@ -6,10 +6,9 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from string import Formatter
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def file_text(name: str) -> str:
@@ -19,8 +18,6 @@ def file_text(name: str) -> str:
 
 def templates(*, autoescape: bool, **options: Any) -> Environment:
     """The templates of this folder; autoescape: as HTML."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     loader, settings = PackageLoader("fairweight", "report"), {"trim_blocks": True, "lstrip_blocks": True, **options}
     return Environment(loader=loader, undefined=StrictUndefined, autoescape=autoescape, **settings)  # noqa: S701
 

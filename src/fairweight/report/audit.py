@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
 
 from fairweight.report._format import capitalised
-from fairweight.report.suspects import RULE
+from fairweight.report.suspects import RULE, Detection
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from fairweight.report.suspects import Detection
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 Level = Literal["act", "good", "look", "note"]
 LEVELS: tuple[Level, ...] = ("act", "good", "look", "note")  # good news stands as high as bad
@@ -133,6 +130,3 @@ class Finding:
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     action: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from markupsafe import Markup
+
 from fairweight.report._format import known, percent, short, templates
 from fairweight.report.audit import Audit
 from fairweight.report.findings import findings
@@ -19,8 +21,6 @@ _ENTITIES = {"\\<": "&lt;", "\\>": "&gt;", "\\&": "&amp;"}
 
 def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") -> str:
     """The card of a run's model; data: the source's name. Whatever comes from the data is escaped."""
-    from markupsafe import Markup
-
     # It is Markdown: `finalize` escapes whatever is not marked as safe.
     environment = templates(autoescape=False, finalize=_escape, keep_trailing_newline=True)
     filters: dict[str, Any] = {"yaml": _as_yaml, "count": "{:,}".format, "percent": percent, "known": known}
@@ -33,8 +33,6 @@ def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") 
 
 def _escape(text: object) -> str:
     """A name or sentence that Markdown and HTML take as it is; what is marked as safe stays."""
-    from markupsafe import Markup
-
     if isinstance(text, Markup):
         return text
     escaped = re.sub(r"([\\`*_\[\]|<>~&$])", r"\\\1", short(text, 400))

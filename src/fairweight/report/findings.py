@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fairweight.report._format import capitalised, known, percent, sentence_and_action, short, span
 from fairweight.report.audit import LEVELS, Audit, Baseline, Finding, Level, Trained
 from fairweight.report.headline import LARGE, headline, word_of
 from fairweight.report.table_rows import movement
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FEW = 30  # samples behind a rate below which its group is called small
 WIDE = 0.10  # width of an interval above which it is called wide
@@ -143,8 +142,6 @@ def _label_skew(audit: Audit) -> Found:
 
 def _counts(audit: Audit) -> tuple[pd.DataFrame, pd.Series[float]]:
     """Samples of each label in each group, and of each group: of train where there was training, otherwise of test."""
-    import pandas as pd
-
     if audit.trained is not None:
         weights = audit.trained.weights[audit.trained.weights["group"].notna()]
         table = pd.crosstab(weights["group"].astype(str), weights["label"].astype(str))

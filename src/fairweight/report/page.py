@@ -9,6 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from markupsafe import Markup, escape
+
 from fairweight.report import plots
 from fairweight.report._format import file_text, percent, templates, words
 from fairweight.report.audit import Audit, Trained
@@ -108,8 +112,6 @@ def _lines(
 
 
 def _movement_chart(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
-    import numpy as np
-
     by, parts = trained.part, movement(trained, trained.part)
     if not parts:
         return None
@@ -135,8 +137,6 @@ def _score_histogram(trained: Trained) -> dict[str, Any] | None:
 
 
 def _loss_chart(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
-    import pandas as pd
-
     dtype = trained.weights["group"].dtype
     losses = pd.DataFrame([epoch.get("group_losses") or {} for epoch in trained.history]).dropna(axis=1)
     if losses.empty or not isinstance(dtype, pd.CategoricalDtype):
@@ -161,8 +161,6 @@ class Glossary:
 
     def mark(self, text: str) -> Any:
         """The escaped text, with each known word that was not marked before as something to point at or tab to."""
-        from markupsafe import Markup, escape
-
         template = Markup('<span class="term" role="button" tabindex="0" aria-describedby="{}">{}</span>')
         marked_text = Markup("")
         for k, part in enumerate(self._known.split(text)):
@@ -178,8 +176,6 @@ class Glossary:
 
 def _with_code(text: str) -> Any:
     """The escaped text, with commands in backticks and flags set as code."""
-    from markupsafe import Markup, escape
-
     template = Markup("<code>{}</code>")
     parts = enumerate(_CODE.split(text))
     return Markup("").join(template.format(part.strip("`")) if k % 2 else escape(part) for k, part in parts)

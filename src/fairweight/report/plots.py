@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+
 WIDTH, HEIGHT = 460.0, 280.0
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 446.0, 12.0, 240.0  # of the part between the axes
 STYLES = ("none", "6 3", "1.5 2.5")  # dashes: beside its colour a line has a style, for readers who see few colours
@@ -76,8 +78,6 @@ def lines(values: Any, title: str, words: str, colours: Sequence[int], even: flo
 
 def histogram(parts: Mapping[str, Any], title: str, words: str) -> str:
     """How many samples have which value, part upon part."""
-    import numpy as np
-
     known = [values[np.isfinite(values)] for values in parts.values()]
     edges = np.histogram_bin_edges(np.concatenate(known) if any(map(len, known)) else np.array([0.0, 1.0]), BINS)
     tops = np.cumsum([np.histogram(values, edges)[0] for values in known], axis=0)

@@ -8,15 +8,15 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
 
 from fairweight.data.texts import in_order
-from fairweight.errors import BadInput
 from fairweight.report._format import capitalised, known, number, percent, short, words
 from fairweight.report.audit import Trained
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 16  # of a path, at most
@@ -28,8 +28,6 @@ _MANY_DIGITS = re.compile(r"-?\d*\.\d{6,}(e[-+]?\d+)?")
 
 def weighted_most(trained: Trained, *, up: bool) -> Any:
     """Positions by weight, the highest (or lowest) first; of equals, those pushed more clearly, then the lower row."""
-    import pandas as pd
-
     order = pd.DataFrame({"weight": trained.given_weight, "push": trained.weights.get("ema_push", 0.0)})
     order = order.reset_index(drop=True).fillna({"push": 0.0}).dropna(subset="weight")
     return order.sort_values(["weight", "push"], ascending=not up, kind="stable").index.to_numpy()
@@ -46,8 +44,6 @@ def worth_a_picture(trained: Trained, most: int) -> list[int]:
 
 def paths(trained: Trained) -> dict[int, str]:
     """By position each kept path of a score as digits 0 to 7, POINTS or fewer, on one scale for all samples."""
-    import numpy as np
-
     path, rows = trained.score_path, trained.path_rows
     if path is None or rows is None or not len(path):
         return {}
@@ -103,10 +99,6 @@ def thumbnails(pixels: Any, positions: Sequence[int]) -> dict[int, str]:
 
     PNG where it is tiny or grey, which keeps every pixel, JPEG otherwise.
     """
-    from PIL import Image
-
-    if pixels.ndim != 4 or pixels.shape[1] not in (1, 3) or len(pixels) != len(positions):
-        raise BadInput(f"thumbnails needs pixels [n, 1 or 3, H, W], one per position; got {pixels.shape}.")
     uris, grey = {}, pixels.shape[1] == 1
     for place, picture in zip(positions, pixels, strict=True):
         image = Image.fromarray(picture[0] if grey else picture.transpose(1, 2, 0))
@@ -120,8 +112,6 @@ def thumbnails(pixels: Any, positions: Sequence[int]) -> dict[int, str]:
 
 def data_for(trained: Trained, most: int = MOST_SAMPLES) -> dict[str, Any]:
     """Plain values of all samples, or of the most suspect and the most moved of each kind, ready for JSON."""
-    import numpy as np
-
     places = np.arange(len(trained.weights))
     if len(places) > most:
         places = np.sort(np.array(worth_a_picture(trained, most), dtype=np.int64))

@@ -10,12 +10,12 @@ labels, and nothing here tells them apart.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from fairweight.errors import BadInput
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = "the average probability margin over training, as no trusted rows tell wrong labels from hard ones"
 HELD_OUT = (
@@ -47,8 +47,6 @@ def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
 
     held_out: margins [N] by models that were not trained on the row; None takes those over training.
     """
-    import pandas as pd
-
     margin = margin_of(weights) if held_out is None else pd.Series(held_out, index=weights.index)
     loss = weights.get("ema_loss")
     measures = [-margin] if margin is not None else []
@@ -62,8 +60,6 @@ def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
 
 def places(*measures: Any) -> Any:
     """Place of each row from 1, the highest first; ties go by the next measure, then to the lower row."""  # [N]
-    import numpy as np
-
     ranks = np.empty(len(measures[0]), dtype=np.int64)
     order = np.lexsort((np.arange(len(ranks)), *(-np.asarray(measure) for measure in reversed(measures))))
     ranks[order] = np.arange(1, len(ranks) + 1)
@@ -77,7 +73,6 @@ def margin_of(weights: pd.DataFrame) -> pd.Series[float] | None:
 
 def detection(weights: pd.DataFrame, ranked: pd.DataFrame) -> Detection | None:
     """AUC and precision at k against the true labels; None where those are not known, or none or all are wrong."""
-    import numpy as np
     from sklearn.metrics import roc_auc_score
 
     if "true_label" not in weights:

@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+
 from fairweight.report._format import change, known, percent, points, short, span, words
 from fairweight.report.audit import Audit, Trained
 
@@ -97,9 +100,6 @@ def movement(trained: Trained, by: str) -> list[Part]:
 
     All start at 1, where everybody counts alike, unless weights are fixed.
     """
-    import numpy as np
-    import pandas as pd
-
     parts = trained.weights.groupby(["label", "group"] if by == "cell" else [by], observed=True)
     sizes = parts.size()
     if not trained.weighs or sizes.empty:

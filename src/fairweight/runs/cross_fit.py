@@ -98,7 +98,7 @@ def all_rows(dataset: Dataset) -> Dataset:
     )
 
 
-def without_weightless(whole: Dataset, weights: Tensor) -> Dataset:
+def without_zero_weights(whole: Dataset, weights: Tensor) -> Dataset:
     """The data without training rows that count nothing; weights: by row of the source."""
     assert isinstance(whole.train, Batch)
     rows = whole.rows["train"]

@@ -42,7 +42,6 @@ from fairweight.training.run_record import RunRecord
 from fairweight.types import Batch, Samples
 
 CANDIDATES = "candidates"  # the folder of the trainings of a search, while it is under way
-_AT_ONCE = 8_192  # samples whose logits are held together
 TRAIN_LOGITS = 5_000_000  # numbers at most that are kept of the final model's logits on train
 SMALL = 500_000  # parameters of a network that one thread serves best
 
@@ -119,11 +118,11 @@ def _train_into(
     return spec
 
 
-def ended(spec: Spec, folder: RunFolder, metrics: dict[str, Any], *names: str) -> Result:
-    """Write a run's numbers and then its manifest, also of these files: from now on it is finished."""
-    folder.write(METRICS, metrics)
-    folder.seal(*names)
-    return Result(spec, folder, folder.read(METRICS), reused=False)
+def finish(run: Result, metrics: dict[str, Any]) -> Result:
+    """Write a run's numbers and then its manifest: from now on it is finished."""
+    run.folder.write(METRICS, metrics)
+    run.folder.seal()
+    return replace(run, metrics=run.folder.read(METRICS))
 
 
 def write_results(
@@ -144,17 +143,18 @@ def write_results(
     trained: the data with all rows that the model was trained on, where they are more than the train part. shift: added
     to its logits. held_out: columns of weights.parquet where training kept no history; None: the trained model's loss.
     """
-    parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    if trained is None and len(dataset.train) * len(dataset.label_names) <= TRAIN_LOGITS:
-        parts["train"] = dataset.train  # what wrong labels are found by
+    small = trained is None and len(dataset.train) * len(dataset.label_names) <= TRAIN_LOGITS
     trained = dataset if trained is None else trained
+    parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
+    parts["train"] = trained.train
     placed_parts = {name: placed(part, device) for name, part in parts.items() if part is not None}
     outputs = {name: (part, shifted(logits(model, part), part.groups, shift)) for name, part in placed_parts.items()}
     test, test_outputs = outputs["test"]
+    train, train_outputs = outputs["train"] if small else outputs.pop("train")  # what wrong labels are found by
     table = by_group(dataset.preprocessing.meaning, test.labels, predicted(test_outputs), test.groups)
     folder.write_model(model)
     folder.write_logits({**outputs, **held_out_parts(trained, folder.read(RUN).get("data", {}))})
-    at_end = final_predictions(model, placed(trained.train, device), shift)
+    at_end = predictions_by(train_outputs, train.labels)
     if not bool(dynamics.visits.any()):
         loss = -at_end["probability"].double().clamp_min(1e-7).log()
         at_end |= {"ema_loss": loss} if held_out is None else held_out
@@ -263,18 +263,8 @@ def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
     return numbers
 
 
-def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None = None) -> dict[str, Tensor]:
-    """Predicted label, probability of the sample's own label, and best other label of every sample, in eval mode."""
-    by_chunk = []
-    for start in range(0, len(samples), _AT_ONCE):
-        index = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
-        batch = samples.take(index)
-        by_chunk.append(predictions_by(shifted(logits(model, batch), batch.groups, shift), batch.labels))
-    return {name: torch.cat([chunk[name] for chunk in by_chunk]) for name in by_chunk[0]}
-
-
 def predictions_by(outputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """The same of samples by their logits [N, K]."""
+    """Predicted label, probability of the sample's own label, and best other label, by logits [N, K]."""
     chances = probabilities(outputs)
     own = labels.to(chances.device)[:, None]  # [N, 1]
     others = chances.scatter(1, own, -1.0).argmax(dim=1)

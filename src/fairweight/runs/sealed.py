@@ -177,7 +177,6 @@ class Verified:
         return {**asdict(self), "folder": str(self.folder)}
 
     def text(self) -> str:
-        """One line for each thing to know."""
         if self.verified:
             lines = [f"{self.folder}: {len(self.whole)} of {len(self.whole) + len(self.problems)} files are whole."]
         else:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
+import numpy as np
+
 from fairweight.runs.folder import METRICS, RunFolder
 
 
@@ -99,8 +101,7 @@ class Mean:
         return {"mean": value, "standard_error": error, "n": self.n}
 
     def text(self, digits: int = 2) -> str:
-        """For people: "8.79 ± 0.14"."""
-        return mean_text(self.to_dict(), digits)
+        return mean_text(self.to_dict(), digits)  # "8.79 ± 0.14"
 
 
 def mean_text(entry: Mapping[str, Any], digits: int = 2) -> str:
@@ -135,7 +136,6 @@ def signed_rank_p(differences: Sequence[float]) -> float:
 
     scipy gives the same where seeds tie, half a second for each test.
     """
-    import numpy as np
     from scipy import stats
 
     if len(differences) > ALL_SIGNS:

@@ -12,7 +12,6 @@ import glob
 import io
 import logging
 import re
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,9 +115,8 @@ def _archive_error(path: Path) -> UnreadableFile:
 
 _log = logging.getLogger("fairweight")
 _MISSING = ("?",)  # beside what pandas takes for missing
-_BLOCK = 4 << 20  # bytes at a time: enough to be quick, few enough to tell how far it is
+_BLOCK = 4 << 20  # bytes at a time
 _LARGE = 20_000_000  # bytes: smaller files are read before anybody wonders
-_EVERY = 2.0  # seconds between two lines of progress
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma", "|": "bar"}
 
@@ -169,33 +167,21 @@ def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> 
         return None
     missing = sorted({*pd._libs.parsers.STR_NA_VALUES, *_MISSING})  # type: ignore[attr-defined]
     names = [str(place) for place in range(columns)]
-    started = last = time.monotonic()
-    size, done = len(content), 0
-    if size >= _LARGE:
-        _log.info("Reading %s: %.0f MB.", name, size / 1e6)
+    if len(content) >= _LARGE:
+        _log.info("Reading %s: %.0f MB.", name, len(content) / 1e6)
     try:
-        batches = []
-        for batch in arrow.open_csv(
+        table = arrow.read_csv(
             pa.BufferReader(pa.py_buffer(content)),
             arrow.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=names),
             arrow.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in content),
             arrow.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.large_string()), null_values=missing, strings_can_be_null=True
             ),
-        ):
-            batches.append(batch)
-            done = min(size, done + batch.nbytes - 7 * batch.num_rows * columns)  # an offset is 8 bytes, a delimiter 1
-            if size >= _LARGE and (now := time.monotonic()) - last >= _EVERY:
-                last, left = now, (now - started) * (size - done) / max(done, 1)
-                _log.info(
-                    "Reading %s: %.0f %% of %.0f MB, about %.0f s left.", name, 100 * done / size, size / 1e6, left
-                )
+        )
     except pa.ArrowException:
         return None
-    if not batches:
-        return None
     text = pd.StringDtype(na_value=float("nan"))
-    frame: pd.DataFrame = pa.Table.from_batches(batches).to_pandas(types_mapper=lambda kind: text)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=lambda kind: text)
     return frame.set_axis(range(columns), axis=1)
 
 

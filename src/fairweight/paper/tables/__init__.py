@@ -147,7 +147,6 @@ class Table:
         return list(_protocols()[self.protocol]["remarks"])
 
     def number(self, option: str) -> float:
-        """The value of an option that is a number."""
         try:
             return float(self.options[option])
         except ValueError:

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fairweight.errors import BadInput, FolderRefused, MissingData, UnknownName, option
+from fairweight.errors import FolderRefused, MissingData, UnknownName, option
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.pool._job import Engine, Here, Outcome, Processes, RayTasks, Settings, Tell, Watcher
@@ -119,8 +119,6 @@ def cores() -> int:
 def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int:
     if engine not in get_args(EngineName):
         raise UnknownName(f"{option('engine', engine)}: choose processes or ray.")
-    if asked is not None and asked < 1:
-        raise BadInput(f"jobs is {asked}; run at least 1 at a time.")
     most = max(1, len(specs))
     if asked is not None:
         return min(asked, most)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from fairweight.constraints import FLAG, above, constrained, whole
 from fairweight.errors import BadInput
 from fairweight.runs.search import Candidate, Finished, Search
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, np.dtype[np.float64]]
 
 NOISE = 1e-4  # variance of a loss, which is never measured exactly
 
@@ -56,8 +55,6 @@ class AlphaSearch(Search):
         return self.finished[-1] if self.retrain and len(self.finished) == self.total else self.best
 
     def trainings(self) -> Iterator[Mapping[str, Any]]:
-        import numpy as np
-
         drawn = in_ball(self.per_round, self.dimension, self.radius, np.random.default_rng([self.seed, 0]))
         yield from ({"alpha": alpha.tolist()} for alpha in drawn)
         for turn in range(1, self.rounds):
@@ -66,8 +63,6 @@ class AlphaSearch(Search):
             yield self.best.candidate.options
 
     def _round(self, turn: int) -> list[Mapping[str, Any]]:
-        import numpy as np
-
         alphas, values = np.array([f.candidate.options["alpha"] for f in self.finished]), self._values()
         proposed: list[Mapping[str, Any]] = []
         for slot in range(self.per_round):
@@ -82,8 +77,6 @@ class AlphaSearch(Search):
         return proposed
 
     def _values(self) -> Array:
-        import numpy as np
-
         values = np.array([np.nan if f.loss is None else f.loss for f in self.finished])
         if np.isnan(values).all():
             raise BadInput("Every candidate of the search failed; look at what train returned.")
@@ -110,8 +103,6 @@ class AlphaSearch(Search):
 
 def in_ball(count: int, dimension: int, radius: float, rng: np.random.Generator) -> Array:
     """Draw points uniform in a ball: a Gaussian's direction, a radius by the d-th root of a uniform number."""
-    import numpy as np
-
     direction = rng.normal(size=(count, dimension))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
     found: Array = direction * radius * rng.uniform(size=(count, 1)) ** (1 / dimension)

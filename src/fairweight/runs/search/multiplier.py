@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from fairweight.constraints import above, constrained, one_of, whole
 from fairweight.errors import BadInput
 from fairweight.runs.search import Candidate, Finished, Search
@@ -34,8 +36,6 @@ class MultiplierSearch(Search):
         return self.best if self.keep == "best" else self.finished[-1] if self.finished else None
 
     def trainings(self) -> Iterator[Mapping[str, Any]]:
-        import numpy as np
-
         yield {"multipliers": None}
         for _ in range(self.iterations - 1):
             last = self.finished[-1]
