@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import KW_ONLY, astuple, dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from fairweight import step as _step
+from fairweight.constraints import constrained, whole
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
@@ -38,18 +39,22 @@ Predict = Callable[[Samples], Tensor]
 PARTS = ("look_ahead", "score_step", "ties")
 
 
+@constrained(num_samples=whole(1))
+@dataclass(eq=False, repr=False)
 class Reweighter:
     """A method: holds its state over the run and weighs one batch at a time; subclasses write `weigh`."""
 
+    model: nn.Module
+    num_samples: int
+    _: KW_ONLY
+    loss: Loss = classification_loss
+
     paper: ClassVar[str] = ""
     search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (runs/search)
-    needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
+    needs = frozenset[Need]()  # of the class: with its defaults; of an object: with its own options
     _kept: ClassVar[tuple[str, ...]] = ()  # attributes that a state holds beside the steps: tensors and plain values
 
-    def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
-        if num_samples < 1:
-            raise BadInput(f"num_samples={num_samples}; give the number of training samples.")
-        self.model, self.num_samples, self.loss = model, num_samples, loss
+    def __post_init__(self) -> None:
         self.steps = 0  # batches weighed
         self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
         self.gathers_logits = False  # whether ranks put everybody's logits into their records: K numbers a sample

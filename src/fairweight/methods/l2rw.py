@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from fairweight.constraints import constrained, whole
 from fairweight.metagradient import ForwardPass, exemplar_point, pull
 from fairweight.metagradient.solve import check_finite
 from fairweight.methods import ExemplarMethod, shares
@@ -12,7 +11,6 @@ from fairweight.methods.look_ahead import LookAhead
 from fairweight.types import Batch, Weighing
 
 
-@constrained(num_samples=whole(1))
 class L2RW(ExemplarMethod):
     """Weighs each batch afresh by how far each sample's gradient descends the objective: the pull, rectified.
 

@@ -13,19 +13,17 @@ from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
 from fairweight.methods._cells import count_cells, grown
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, need_groups
+from fairweight.methods._fixed_weights import KnownWeights, Through, need_groups
 from fairweight.methods._violation import BY_GROUP, CONSTRAINTS, Constraint, violation
 from fairweight.types import Batch, Loss, Samples
 
 
 @constrained(
-    num_samples=whole(1),
     constraint=one_of(*CONSTRAINTS, None),
     positive=whole(0),
     measured_on=one_of("train", "exemplar"),
     rate=above(0),
     online=FLAG,
-    through=THROUGH,
 )
 class LabelBias(KnownWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
