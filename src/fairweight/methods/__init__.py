@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from fairweight import step as _step
-from fairweight.constraints import constrained, whole
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange, UnknownName
+from fairweight.constraints import Kind, constrained, either, one_of, whole
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
 from fairweight.metagradient.model import data_parallel
@@ -46,8 +46,7 @@ class Reweighter:
 
     model: nn.Module
     num_samples: int
-    _: KW_ONLY
-    loss: Loss = classification_loss
+    loss: Loss = field(default=classification_loss, kw_only=True)
 
     paper: ClassVar[str] = ""
     search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (runs/search)
@@ -218,6 +217,7 @@ class Reweighter:
         self.steps = int(state["steps"])
 
 
+@constrained(gradient=one_of(*MODES), objective=either(Kind((Callable,), "one such as MeanLoss(), or a function")))  # type: ignore[arg-type]
 class ExemplarMethod(Reweighter):
     """A method that learns from the exemplar batch: holds the objective and the gradient mode, found at step 1."""
 
@@ -229,10 +229,6 @@ class ExemplarMethod(Reweighter):
         loss: Loss = classification_loss,
     ) -> None:  # fmt: skip
         super().__init__(model, num_samples, loss=loss)
-        if gradient not in MODES:
-            raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
-        if objective is not None and not callable(objective):
-            raise BadInput(f"objective={objective!r} is no objective; give one such as MeanLoss(), or a function.")
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
         self._scope: Scope | None = None  # what the virtual step moves; None: everything
