@@ -48,7 +48,7 @@ def group_table(
         >>> round(table.estimate("tpr", group="b").value, 2)
         0.5
     """
-    [samples] = coded_samples(labels, [predictions], groups, positive, missing, label_names, group_names)
+    samples = coded_samples(labels, predictions, groups, positive, missing, label_names, group_names)
     return GroupTable(samples, metrics or {}, intervals or Intervals())
 
 
