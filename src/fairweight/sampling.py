@@ -103,7 +103,7 @@ class ExemplarSampler:
 
     Each cell is walked through in shuffled passes one after the other, so that every exemplar is seen equally often;
     where a batch ends one pass and begins the next, the next begins with members that the batch does not hold yet.
-    at_least: exemplars in a batch, where that is more: the others are drawn from all cells alike.
+    at_least: the least size of a batch; exemplars beyond per_cell are drawn evenly from all cells.
 
     Examples:
         >>> import torch, fairweight as fw

@@ -86,7 +86,7 @@ def _batch(labels: Tensor | None, *others: Tensor | None) -> Batch:
 
 @dataclass(kw_only=True)
 class GlobalPass(ForwardPass):
-    """Its batch and losses are everybody's, its logits too once they are asked for; the rank's own are live."""
+    """A pass with the batch and losses of all ranks, and their logits once asked for; this rank's own have a graph."""
 
     own: ForwardPass
     all_ranks: AllRanks

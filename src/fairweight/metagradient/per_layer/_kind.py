@@ -1,4 +1,4 @@
-"""The contract of a kind of layer: how one call of a function uses parameters, and what is left of it.
+"""The contract of a kind of layer: how one call of a function uses parameters, as terms of the gradient.
 
 A `Kind` reads a `Call`; when the gradient has arrived at its output, it gives `Term`s, each enough for slopes at any
 weights and for a pull. A `Place` says where the samples lie in a tensor.
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the axis is the samples'."""
+        """Whether the axis holds the samples and nothing else."""
         return self.outer == self.inner == 1
 
     def scale(self, t: Tensor, ratio: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class Call(NamedTuple):
 
 
 class Kind:
-    """One call; subclasses say which functions they know, read the call, and make terms of the gradient.
+    """One call of a function; a subclass names the functions it knows, reads the call, and makes terms of its gradient.
 
     A file of the folder `kinds` holds one; its name is the kind's.
     """
@@ -201,7 +201,7 @@ class Kind:
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        """The call read as this kind; None: it is none."""
+        """The call read as this kind; None where it is another."""
         raise NotImplementedError
 
     def terms(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Term]:

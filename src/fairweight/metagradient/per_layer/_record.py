@@ -1,4 +1,4 @@
-"""What one forward and one backward pass leave at the layers: slopes at any weights, and the pull along a direction."""
+"""The record of a forward and a backward pass, from which slopes at any weights and the pull are computed."""
 
 from __future__ import annotations
 
