@@ -26,7 +26,7 @@ from fairweight.errors import FairweightError
 Group: TypeAlias = "Literal['auto'] | dist.ProcessGroup | None"
 _HEADER = 32  # numbers
 _WELL, _FAILED = 1, 0
-_KNOWN = "_known_to_all_ranks"  # on an error: nobody needs to be told
+_KNOWN = "_known_to_all_ranks"  # on an error: all ranks know of it
 
 
 class _Agreed(Exception):

@@ -190,7 +190,7 @@ class StepRecord:
 
     @property
     def effective_size(self) -> Tensor:
-        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike, 0 when nobody counts."""
+        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike, 0 when no sample counts."""
         squares = self.weights.square().sum()
         return torch.where(squares > 0, 1.0 / (len(self.weights) * squares), torch.zeros_like(squares))
 

@@ -108,7 +108,7 @@ def dataset_of(
     Where a cell has fewer rows than the command line takes, exemplars stay in training and there is no validation.
     """
     frame = pd.concat([_frame(part) for part in given], ignore_index=True)
-    # A Dataset has test rows and an estimator has none: the first sample stands in, and nobody looks at it.
+    # A Dataset has test rows and an estimator has none: the first sample stands in, and is not used.
     frame = pd.concat([frame, frame.iloc[:1].assign(**{PART: "test"})], ignore_index=True)
     array = isinstance(given[0].inputs, np.ndarray)
     groups = [name for name in frame.columns if str(name).startswith(GROUP)] or "none"

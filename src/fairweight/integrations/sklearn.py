@@ -256,7 +256,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return asked
 
     def _keep_weights(self, reweighter: Reweighter, dynamics: Dynamics, trained: Tensor, given: Given) -> None:
-        """One entry for each sample that was given; trained: the places of those that were trained on."""
+        """Keep weights and scores, one for each sample given; trained: the places of those that were trained on."""
         learned, scores, rows = reweighter.weights(), reweighter.scores, dynamics.path_rows
         weights = torch.full((len(given.labels),), torch.nan, dtype=torch.float64)
         weights[trained] = torch.ones(len(trained)).double() if learned is None else learned.detach().double().cpu()

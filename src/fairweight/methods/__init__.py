@@ -56,13 +56,13 @@ class Reweighter:
     def __post_init__(self) -> None:
         self.steps = 0  # batches weighed
         self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
-        self.gathers_logits = False  # whether ranks put everybody's logits into their records: K numbers a sample
+        self.gathers_logits = False  # whether records hold the logits of all ranks: K numbers a sample
         self._ranks: Ranks | None = None
         self._accumulation: Accumulation | None = None
         self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
-        """The batch's weights, [B], summing to 1, or all 0 where nobody in it counts.
+        """The batch's weights, [B], summing to 1, or all 0 where no sample counts.
 
         It may move the method's own state, never the model.
         """
@@ -265,7 +265,7 @@ class ExemplarMethod(Reweighter):
     def _looks_again(self, batch: Batch) -> bool:
         """At steps 2, 4, 8, …: whether samples see each other may depend on their values."""
         due = self.mode is not None and self.mode.name == "per-layer" and self.steps > 1 == self.steps.bit_count()
-        if not due or len(batch) < 2 or self.ranks is not None:  # one sample sees nobody; ranks must all look, or none
+        if not due or len(batch) < 2 or self.ranks is not None:  # ranks must all look, or none
             return False
         return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 

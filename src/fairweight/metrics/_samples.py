@@ -253,7 +253,7 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
 
 
 def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
-    """Every combination of the attributes' values; those that nobody has keep their row."""
+    """Cross the attributes' values; combinations without samples keep their row."""
     if len(attributes) == 1:
         return attributes[0]
     crossed, _ = attributes[0]

@@ -75,7 +75,7 @@ class _Sum(Objective):
         return any(getattr(term, "compares", False) for _, term in self.terms)
 
     def compared(self, exemplar: Batch) -> Tensor:
-        """As the first term that compares."""  # [E]
+        """The groups of the first term that compares."""  # [E]
         for _, term in self.terms:
             if isinstance(term, Objective) and term.compares:
                 return term.compared(exemplar)
@@ -92,7 +92,7 @@ class _Sum(Objective):
 
 
 def _total(parts: Iterable[tuple[float, Tensor]]) -> Tensor:
-    """Every operation on a scalar costs as much as on a layer of a small model, so none is wasted."""  # []
+    """Add the parts; none is multiplied by 1, since in a small model each operation counts."""  # []
     values = [value if factor == 1.0 else factor * value for factor, value in parts]
     return reduce(torch.add, values)
 
@@ -136,7 +136,7 @@ class GroupLosses(NamedTuple):
         return (self.share * self.loss).sum() / self.number.clamp_min(1.0)
 
     def variance(self) -> Tensor:
-        """Of the losses over groups; 0 where there are none."""  # []
+        """The variance of the losses over groups; 0 where there are none."""  # []
         even = self.share / self.number.clamp_min(1.0)
         return (even * (self.loss - (even * self.loss).sum()).square()).sum()
 

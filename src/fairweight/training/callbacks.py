@@ -58,7 +58,7 @@ def time_left(started: float, done: int, left: int, mark: str) -> str:
 
 
 def bar_on(stream: TextIO, title: str, total: int, completed: int = 0) -> Any:
-    """A bar with one task, 0, and a note beside it, which has begun; None where the stream is no terminal."""
+    """Start a bar with one task, number 0, and a note beside it; None where the stream is no terminal."""
     if not stream.isatty():
         return None
     from rich.console import Console

@@ -31,7 +31,7 @@ class Place(NamedTuple):
         return self.outer == self.inner == 1
 
     def scale(self, t: Tensor, ratio: Tensor) -> Tensor:
-        """Each sample's entries times its ratio [B], rounded once."""
+        """Multiply each sample's entries by its ratio [B]; rounds once."""
         if self.plain:
             return matched(t * ratio.view(-1, *(1,) * (t.ndim - self.axis - 1)), t)
         factor = ratio.reshape(-1, *(1,) * (t.ndim - self.axis))
@@ -46,7 +46,7 @@ class Place(NamedTuple):
         return self.reduced(t, (1,) * t.ndim).reshape(self.size)
 
     def reduced(self, t: Tensor, shape: Sequence[int]) -> Tensor:
-        """Each sample's entries summed to a shape that has 1 on the samples' axis."""  # [B, *shape]
+        """Sum each sample's entries to a shape that has 1 on the samples' axis."""  # [B, *shape]
         split, at, kept = t, self.axis, list(shape)
         if not self.plain:
             split, at, kept = self._split(t), at + 1, [*shape[:at], 1, 1, *shape[at:]]
@@ -97,7 +97,7 @@ class Term:
 
 
 class PerSample(Term):
-    """Each sample's own gradient, where that is small: of a bias, a scale, an added parameter."""
+    """The gradient of each sample, kept where it is small: of a bias, a scale, an added parameter."""
 
     def __init__(self, weight: Tensor, each: Tensor) -> None:
         self.weights, self.each = (weight,), each  # [B, *weight]
@@ -156,13 +156,13 @@ def broadcast(weight: Tensor, g: Tensor, place: Place, shape: Sequence[int] | No
 
 
 def as_given(device: str) -> AbstractContextManager[Any]:
-    """Without autocast: products in the precision of what is multiplied."""
+    """Switch autocast off: products in the precision of what is multiplied."""
     # not on is the usual case on a CPU, where to enter another would take its time
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def matched(t: Tensor, like: Tensor) -> Tensor:
-    """In the precision of another tensor."""
+    """The tensor in the precision of another."""
     return t.to(like.dtype) if t.dtype != like.dtype else t
 
 
@@ -195,7 +195,7 @@ class Kind:
 
     functions: ClassVar[frozenset[Any]] = frozenset()
     weights: tuple[Tensor, ...]  # what is learned in the call
-    kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient, and nobody may change in place
+    kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient; must not change in place
     sparse = False  # whether autograd gives a sparse gradient
     instead: tuple[Tensor, Tensor] | None = None  # an argument, and what the call is to be run with in its place
 
@@ -205,7 +205,7 @@ class Kind:
         raise NotImplementedError
 
     def terms(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Term]:
-        """From the gradient that arrived at each output, and where the samples lie in it."""
+        """Make terms of the gradient at each output; places: where the samples lie in it."""
         return self.of_one(gradients[0], places[0])
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:

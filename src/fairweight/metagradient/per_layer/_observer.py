@@ -29,7 +29,7 @@ _REDUCES = frozenset(known for name in _OF_ALL for owner in (torch, Tensor) if (
 
 
 class Way(NamedTuple):
-    """One reading of a use: its kind, and where the gradient arrives that its terms are made of."""
+    """One way to read a use: its kind, and the edges whose gradient its terms are made of."""
 
     kind: Kind
     edges: tuple[GradientEdge | None, ...]
