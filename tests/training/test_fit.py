@@ -226,8 +226,8 @@ def test_methods_may_draw_their_own_rows():
     batch, model, optimizer = problem()
     dynamics = fw.Dynamics(60)
     fw.fit(model, optimizer, Half(model, 60), batch, epochs=2, dynamics=dynamics)
-    assert bool((dynamics.table()["visits"][:30] > 0).any())
-    assert int(dynamics.table()["visits"][30:].sum()) == 0
+    assert bool((dynamics.visits[:30] > 0).any())
+    assert int(dynamics.visits[30:].sum()) == 0
 
 
 @pytest.mark.parametrize(

@@ -272,14 +272,14 @@ def test_many_logits_do_not_pile_up() -> None:
         made.logits, made.labels = logits, torch.zeros(50, dtype=torch.int64)
         dynamics.on_step(torch.arange(start, start + 50), made)
         assert len(dynamics._steps) * logits.numel() <= _step_buffer.LOGITS
-    assert dynamics.table()["visits"].tolist() == [1] * 2_000
+    assert dynamics.visits.tolist() == [1] * 2_000
 
 
 def test_rows_may_be_overwritten_after_their_step() -> None:
     dynamics, rows = Dynamics(4), torch.tensor([0, 1])
     dynamics.on_step(rows, record(torch.ones(2)))
     rows += 2
-    assert dynamics.table()["visits"].tolist() == [1, 1, 0, 0]
+    assert dynamics.visits.tolist() == [1, 1, 0, 0]
 
 
 def test_a_decay_that_forgets_nothing_is_refused() -> None:
@@ -303,7 +303,7 @@ def test_costs_less_than_two_hundredths_of_a_resnet_step() -> None:
         between = time.perf_counter()
         assert batch.rows is not None
         dynamics.on_step(batch.rows, done)
-        dynamics.table()  # takes the visit in at once, which is the dearest way
+        dynamics.visits  # noqa: B018 - takes the visit in at once, which is the dearest way
         steps.append(between - started)
         notes.append(time.perf_counter() - between)
     assert min(notes) < 0.02 * min(steps)

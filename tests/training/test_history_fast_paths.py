@@ -107,7 +107,7 @@ def test_a_row_that_is_drawn_several_times_in_one_step_is_seen_as_often(known: s
             fast.on_step(rows, record)
             one_by_one(slow, rows, record)
     assert_same(fast, slow)
-    assert int(fast.table()["visits"].sum()) == drawn
+    assert int(fast.visits.sum()) == drawn
 
 
 def test_a_push_of_one_epoch_is_not_taken_for_that_of_the_next() -> None:

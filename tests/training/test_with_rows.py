@@ -92,7 +92,7 @@ def _trained(train: Any, *, epochs: int = 2, out: Any = None, resume: bool = Fal
     fw.fit(
         model, optimizer, forml, train, fw.Batch(x, y, a), epochs, dynamics=dynamics, per_cell=2, out=out, resume=resume
     )
-    assert dynamics.table()["visits"].tolist() == [epochs] * N
+    assert dynamics.visits.tolist() == [epochs] * N
     return forml.scores, next(model.parameters()).detach().clone()
 
 
@@ -168,7 +168,7 @@ def test_every_batch_of_a_stream_comes_in_every_epoch(workers: int) -> None:
     uniform, dynamics = fw.Uniform(model, N), fw.Dynamics(N)
     loader = DataLoader(fw.with_rows(Stream()), 6, num_workers=workers)
     fw.fit(model, torch.optim.SGD(model.parameters(), lr=0.1), uniform, loader, epochs=2, dynamics=dynamics)
-    assert dynamics.table()["visits"].tolist() == [2] * N
+    assert dynamics.visits.tolist() == [2] * N
 
 
 def test_a_stream_trains_with_uniform_weights() -> None:

@@ -120,6 +120,11 @@ class Dynamics:
         self.weight_path.append(_half(over_set[self.path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
         self._history[_THIS_EPOCH] = torch.nan
 
+    @property
+    def visits(self) -> Tensor:
+        """Visits of each sample."""  # [N]
+        return self.table()["visits"]
+
     def paths(self) -> dict[str, Tensor]:
         """rows [P], and scores and weights after each epoch [epochs, P]; leaves out weights that are all 1."""
         if self.path_rows is None:

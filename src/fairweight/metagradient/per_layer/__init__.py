@@ -125,15 +125,8 @@ def layer_forward(
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     parameters = parameters or trainable(unwrap(model))
     seen = Observer(parameters, batch.inputs, len(batch), Switch() if mode.name == "per-layer-frozen" else None)
-    if virtual:
-        done = passes.virtual_forward(
-            model, batch, loss, plain_kernels=mode.plain_kernels, around=seen, parameters=parameters
-        )
-    else:
-        done = passes.forward(
-            model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen,
-            parameters=parameters,
-        )  # fmt: skip
+    run = passes.virtual_forward if virtual else partial(passes.forward, twice=True, check=check)
+    done = run(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen, parameters=parameters)
     losses = done.losses.detach().requires_grad_()
     kept = {**vars(done), "logits": done.logits.detach(), "losses": losses}
     return LayerPass(**kept, mode=mode, seen=seen, graph=done)
