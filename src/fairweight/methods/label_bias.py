@@ -36,6 +36,7 @@ class LabelBias(KnownWeights):
     (`MultiplierSearch` in runs/search finds the next). through: "loss" or "sampling".
     """
 
+    _kept = ("constraint", "_table")
     paper = "Jiang, Nachum 2020, arXiv 1901.04966"
 
     def __init__(
@@ -122,9 +123,6 @@ class LabelBias(KnownWeights):
         asked: dict[Need, bool] = {"train groups": by_group, "exemplar set": self.measured_on == "exemplar"}
         self.needs = frozenset(need for need, is_asked in asked.items() if is_asked)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "multipliers": self.multipliers, "constraint": self.constraint}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self.constraint not in (None, state["constraint"]):
             raise BadInput(
@@ -132,7 +130,4 @@ class LabelBias(KnownWeights):
                 f"{self.constraint!r}; give the same."
             )
         super().load_state_dict(state)
-        self.constraint = state["constraint"]
-        if (saved := state["multipliers"]) is not None:
-            self._table = saved.to(self.device, torch.float64, copy=True)
         self._require()
