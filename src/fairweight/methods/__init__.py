@@ -280,8 +280,7 @@ class ExemplarMethod(Reweighter):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        mode = state["mode"]
-        self.mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
+        self.mode = None if state["mode"] is None else Mode(*state["mode"])
 
 
 def shares(relative: Tensor) -> Tensor:
