@@ -176,7 +176,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def clear(path: Path, *, dead: bool = False) -> None:
-    """Delete temporary files that killed writers left beside it; dead: only those of processes that have ended."""
+    """Delete what killed writers of this file left beside it; dead: only of processes that are no more."""
     for leftover in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
         process = leftover.name[len(_prefix(path)) : -len(".part")]
         if process.isdecimal() and not (dead and _alive(int(process))):
