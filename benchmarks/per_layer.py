@@ -18,7 +18,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from per_layer_models import Case, cases
 from torch import Tensor, nn
 
 import fairweight as fw
-from fairweight.fast import group_norm_layout, step_graph
+from fairweight.fast import per_layer_graph, step_graph
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import classification_loss
 
@@ -90,7 +90,7 @@ class OneFunction:
                 return [loss.detach(), *torch.autograd.grad(loss, list(own.values()))]
 
         torch.set_autocast_cache_enabled(False)
-        with torch.no_grad(), group_norm_layout.layout_kept():
+        with torch.no_grad(), per_layer_graph.LayoutKept():
             traced = make_fx(gradients, tracing_mode="fake")(*self._flat(batch))
         torch.set_autocast_cache_enabled(True)
         self.compiled = torch.compile(traced, dynamic=False)
@@ -306,7 +306,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=0, help="of the ResNet with batch norm, to try this on a CPU")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    group_norm_layout.KEEP_LAYOUT = asked.keep_layout
+    if not asked.keep_layout:
+        per_layer_graph.LayoutKept = nullcontext
     started = time.perf_counter()
     gpu = asked.device == "cuda"
     document: dict[str, Any] = {

@@ -18,7 +18,7 @@ MORE = {
         "data.load", "data.Dataset", "data.Options", "data.LabelOptions", "data.GroupOptions", "data.TableOptions",
         "data.ImageOptions", "data.Split", "data.Exemplar",
     ),
-    "Comparing two models": ("metrics.compare", "metrics.paired_difference", "metrics.noise_floor", "metrics.Intervals"),
+    "Comparing two models": ("metrics.compare", "metrics.noise_floor", "metrics.Intervals"),
     "The score gradient": ("metagradient.score_gradient",),
     "What a method must have": ("methods.Reweighter", "objectives.Objective"),
 }  # fmt: skip

@@ -25,7 +25,7 @@ class ParameterLists(griffe.Extension):
                 names = {p.name for p in getattr(member, "parameters", ())}
                 if member.is_class:
                     init = member.members.get("__init__")
-                    names |= {p.name for p in getattr(init, "parameters", ())} | set(member.members)
+                    names |= {p.name for p in getattr(init, "parameters", ())} | set(member.all_members)
                 member.docstring.value = listed(member.docstring.value, names)
             if member.is_class or member.is_module:
                 self._walk(member)

@@ -3,7 +3,8 @@
     @constrained(rate=above(0), hidden=whole(1), through=one_of("loss", "sampling"))
     class Method: ...
 
-A class is checked when it is made, a function when it is called; what was not given is not checked.
+A class is checked when it is made, also by what the class above it declares; a function when it is called. What was
+not given is not checked.
 """
 
 from __future__ import annotations
@@ -138,9 +139,10 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
     def decorated(what: Declared) -> Declared:
         target: Any = what
         function = target.__init__ if isinstance(what, type) else what
-        signature, owner = inspect.signature(function), target.__name__
+        signature = inspect.signature(function)
         if strange := [name for name in allowed if name not in signature.parameters]:
-            raise TypeError(f"{owner} has no parameter {', '.join(strange)}")
+            raise TypeError(f"{target.__name__} has no parameter {', '.join(strange)}")
+        declared = {**getattr(target, "_constraints", {}), **allowed}
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
@@ -148,13 +150,12 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError:
                 return function(*args, **kwargs)  # the call itself says what is wrong with it
-            check(owner, given, allowed)
-            if not isinstance(what, type):
-                return function(*args, **kwargs)
+            owner = type(args[0]).__name__ if isinstance(what, type) else what.__name__
+            check(owner, given, declared)
             try:
                 return function(*args, **kwargs)
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-                if isinstance(error, FairweightError):
+                if isinstance(error, FairweightError) or not isinstance(what, type):
                     raise
                 raise BadInput(
                     f"{owner} cannot be made of these values ({first_line(error)}); give such as its help names."
@@ -164,7 +165,7 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
             target.__init__ = checked
         else:
             target = checked
-        target._constraints = allowed
+        target._constraints = declared
         return target  # type: ignore[no-any-return]
 
     return decorated

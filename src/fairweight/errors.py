@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 _OPTION = re.compile("\x02([^\x02\x03=]+)(?:=([^\x02\x03]*))?\x03")
 
-# Control characters, marks that turn the direction of text, and halves of letters that no file can hold.
+# Control characters, marks that change the direction of text, and lone surrogates, which no file can hold.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -22,7 +22,7 @@ def first_line(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Spell control characters, and bytes of a file name that are no UTF-8, so that no terminal or page obeys them."""
+    """Escape control characters, and bytes of a file name that are not UTF-8, before a terminal or page shows them."""
     return text if text.isprintable() else _UNSAFE.sub(lambda found: _escaped(found[0]), text)
 
 
@@ -176,11 +176,11 @@ class NoSpace(FairweightError):
 
 
 class DownloadFailed(FairweightError):
-    """A data set could not be fetched, or what came does not have the published checksum."""
+    """A data set could not be fetched, or its checksum is not the published one."""
 
 
 class RunsFailed(FairweightError):
-    """Some of many runs did not come to their end; those that did are kept."""
+    """Some of many runs failed; those that finished are kept."""
 
 
 class RankLost(FairweightError):

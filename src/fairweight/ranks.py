@@ -26,7 +26,7 @@ from fairweight.errors import FairweightError, RankLost
 Group: TypeAlias = "Literal['auto'] | dist.ProcessGroup | None"
 _HEADER = 32  # numbers
 _WELL, _FAILED = 1, 0
-_KNOWN = "_known_to_all_ranks"  # on an error: nobody needs to be told
+_KNOWN = "_known_to_all_ranks"  # on an error: all ranks know of it
 
 
 class _Agreed(Exception):
@@ -166,7 +166,7 @@ class Ranks:
 
 
 class Unseen(NamedTuple):
-    """Inputs that a model runs for a rank without samples, since few models run on none; their logits are left out."""
+    """Stand-in inputs for a rank without samples, since few models run on an empty batch; their logits are dropped."""
 
     inputs: Any
     size: int
@@ -177,7 +177,7 @@ _PIECE = 2**24  # numbers of a shard that are gathered at once
 
 @dataclass(frozen=True)
 class Shard:
-    """The rows that this rank keeps numbers of: all, or those that leave its rank when divided by the ranks' number."""
+    """The rows whose numbers this rank keeps: all of them, or every size-th one, from its own rank on."""
 
     number: int  # of rows
     ranks: Ranks | None = None  # None: all rows are here
@@ -206,7 +206,7 @@ class Shard:
         return whole if self.ranks is None else whole[self.ranks.rank :: self.ranks.size]
 
     def whole(self, values: Tensor) -> Tensor:
-        """Everybody's numbers, in the memory of the CPU where they lie on several ranks; each rank must call it."""
+        """The numbers of all rows, on the CPU where they lie on several ranks; every rank must call it."""
         if self.ranks is None:
             return values
         found = torch.empty(self.number, dtype=values.dtype)

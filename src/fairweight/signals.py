@@ -26,7 +26,7 @@ class _State:
 
 
 def mind(*which: int) -> None:
-    """From now on stop at a safe point when one of these signals comes (all three); one that is ignored stays so."""
+    """Stop at a safe point when one of these signals comes (default: all three); those that are ignored stay so."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in which or MINDED:

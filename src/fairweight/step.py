@@ -69,7 +69,7 @@ def _finish(
         weighing = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, weighing)
         loss = (weights * done.losses).sum() if total is None else total
-        going_back = weights if total is None and done.losses.is_leaf else loss  # where the losses are a leaf, they do
+        going_back = weights if total is None and done.losses.is_leaf else loss  # a leaf goes back by its weights
         if scale != 1.0:
             going_back = going_back * scale
         if scaler is not None:
@@ -121,7 +121,7 @@ def _check_optimizer(kind: Any) -> None:
 
 
 def _weighted(method: Reweighter, done: ForwardPass, weighing: Weighing) -> tuple[Tensor, Tensor | None]:
-    """The weights, with the user's own where there are any, not scaled anew; and the total where they do not say it."""
+    """The weights, times the user's own if given (not rescaled), and the total where it is not their weighted sum."""
     if method.sample_weight is None:
         return weighing.weights, weighing.total
     if done.check and weighing.total is not None:

@@ -49,8 +49,8 @@ def sent(values: Tensor, device: torch.device | str) -> Tensor:
 class Batch:
     """Samples side by side; a whole set in memory is a Batch too.
 
-    groups: -1 marks a sample whose group is not known; None means that nobody's is (the label then
-    stands for the group). rows: each sample's index in its source; None counts from 0.
+    groups: -1 marks a sample whose group is not known; None: no group is known, and the label stands
+    for the group. rows: each sample's index in its source; None counts from 0.
     shares: each sample's weight in the natural distribution, when the batch was drawn by cell.
 
     Examples:
@@ -187,11 +187,11 @@ class StepRecord:
     gradient: Tensor | None = None  # [B] d objective / d score
     agreement: Tensor | None = None  # [] cosine between the pulls of two halves of the exemplar batch
     mode: str | None = None  # how the gradient was computed
-    batch: Batch | None = None  # the samples of all this where they are more than the caller gave: of several ranks
+    batch: Batch | None = None  # all samples of the step, where several ranks took it together
 
     @property
     def effective_size(self) -> Tensor:
-        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike, 0 when nobody counts."""
+        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike, 0 when no sample counts."""
         squares = self.weights.square().sum()
         return torch.where(squares > 0, 1.0 / (len(self.weights) * squares), torch.zeros_like(squares))
 

@@ -148,10 +148,7 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "less than nothing given up": (lambda f: given(csv(f), "--trade-off", "--give-up", "-3"), "--give-up -3.*from 0"),
     "nothing swept, less given up": (lambda f: given(csv(f), "--give-up", "-3"), "--give-up -3.*from 0"),
     "a scope in a number": (lambda f: given(csv(f), "--option", "scope=77"), "scope='77' is no submodule of the model"),
-    "a gradient in a number": (
-        lambda f: given(csv(f), "--option", "gradient=5"),
-        "gradient='5' is not a gradient mode",
-    ),
+    "a gradient in a number": (lambda f: given(csv(f), "--option", "gradient=5"), "gradient=5.*choose 'auto'"),
     "a form in a number": (lambda f: given(csv(f), "--option", "form=5"), "form"),
     "a tie in a number": (lambda f: given(csv(f), "--option", "tie=5"), "tie"),
     "no epochs": (lambda f: given(csv(f), "--epochs", "0"), "--epochs 0; give a whole number from 1"),

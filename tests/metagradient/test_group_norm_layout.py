@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from tests import oracle
 from torch import nn
 
 import fairweight as fw
-from fairweight.fast import group_norm_layout
+from fairweight.fast import group_norm_layout, per_layer_graph
+from fairweight.fast.group_norm_layout import LayoutKept
 from fairweight.types import Batch
 
 
@@ -44,7 +46,7 @@ def test_a_traced_step_is_the_same_with_it(monkeypatch):
     batch, exemplar = drawn(12), drawn(6)
     graphs, found = [], {}
     for kept in (None, False, True):
-        monkeypatch.setattr(group_norm_layout, "KEEP_LAYOUT", bool(kept))
+        monkeypatch.setattr(per_layer_graph, "LayoutKept", LayoutKept if kept else nullcontext)
         twin = copy.deepcopy(model)
         forml = fw.FORML(twin, 12, gradient="per-layer")
         if kept is not None:

@@ -87,7 +87,7 @@ def test_one_group_is_enough_where_none_are_compared():
     [
         ({"tie": "sex"}, UnknownName, "choose 'label', 'group', 'cell' or None"),
         ({"form": "raw"}, UnknownName, "softmax, inverse-square, logit-scale, raw-mean, sigmoid"),
-        ({"gradient": "exact"}, UnknownName, "auto, per-layer, forward, difference, double-backward"),
+        ({"gradient": "exact"}, UnknownName, "choose 'auto', 'per-layer', 'forward', 'difference', 'double-backward'"),
         ({"own": False}, BadInput, "give tie='label' or tie='group'"),
         ({"num_samples": 0}, BadInput, "num_samples=0"),
         ({"model": net.mlp().requires_grad_(False)}, BadInput, "unfreeze at least one layer"),

@@ -23,26 +23,31 @@ def two_models(rates_a, rates_b, n, seed, shared=0.8):
     return np.ones(len(groups), dtype=int), *predictions, groups
 
 
+def paired(labels, a, b, groups=None, metric="tprd", **options):
+    """The comparison of two tables, which know a label that only one model predicts by its name."""
+    names = [f"label {k}" for k in range(1 + max(*labels, *a, *b, 1))]
+    return fm.compare(*(fm.group_table(labels, said, groups, label_names=names, **options) for said in (a, b)), metric)
+
+
 def test_the_difference_is_b_minus_a():
     labels, a, b, groups = two_models([0.9, 0.6], [0.85, 0.8], 500, 0)
     for metric in ("tprd", "max_fnr", "accuracy", "accuracy_gap", "tpr_std", "selection_rate_gap"):
-        found = fm.paired_difference(labels, a, b, groups, metric)
+        found = paired(labels, a, b, groups, metric)
         tables = [fm.group_table(labels, predictions, groups) for predictions in (a, b)]
         assert (found.a, found.b) == tuple(table.value(metric) for table in tables)
         assert found.value == found.b - found.a
         assert found.low < found.value < found.high
-        assert found == fm.compare(*tables, metric)
         back = fm.compare(tables[1], tables[0], metric)
         assert back.value == -found.value
 
 
 def test_a_large_change_is_beyond_its_interval_and_no_change_is_not():
     labels, a, b, groups = two_models([0.9, 0.6], [0.85, 0.8], 500, 0)
-    found = fm.paired_difference(labels, a, b, groups)
+    found = paired(labels, a, b, groups)
     assert found.beyond_interval
     assert "larger than chance" in str(found)
     assert "no larger" not in str(found)
-    same = fm.paired_difference(labels, a, a, groups)
+    same = paired(labels, a, a, groups)
     assert same.value == 0.0
     assert not same.beyond_interval
     assert "no larger than chance in 1000 samples explains" in str(same)
@@ -59,7 +64,7 @@ def test_a_large_change_is_beyond_its_interval_and_no_change_is_not():
 )
 def test_equal_gaps_are_rarely_called_different(rates_a, rates_b, n):
     called = sum(
-        fm.paired_difference(*two_models(rates_a, rates_b, n, seed), intervals=fm.Intervals(draws=200)).beyond_interval
+        paired(*two_models(rates_a, rates_b, n, seed), intervals=fm.Intervals(draws=200)).beyond_interval
         for seed in range(150)
     )
     assert called / 150 <= 0.10  # 0.05 and 2.8 standard errors of 150 repeats
@@ -67,16 +72,14 @@ def test_equal_gaps_are_rarely_called_different(rates_a, rates_b, n):
 
 def test_real_changes_are_mostly_found():
     found = sum(
-        fm.paired_difference(
-            *two_models([0.85, 0.6], [0.8, 0.75], 500, seed), intervals=fm.Intervals(draws=200)
-        ).beyond_interval
+        paired(*two_models([0.85, 0.6], [0.8, 0.75], 500, seed), intervals=fm.Intervals(draws=200)).beyond_interval
         for seed in range(60)
     )
     assert found / 60 > 0.9
 
 
 def test_one_sample_proves_nothing():
-    found = fm.paired_difference([1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1])
+    found = paired([1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1])
     assert found.value == -1.0
     assert not found.beyond_interval
 
@@ -84,21 +87,21 @@ def test_one_sample_proves_nothing():
 def test_pairing_narrows_the_interval():
     widths = []
     for shared in (0.0, 0.95):
-        found = fm.paired_difference(*two_models([0.9, 0.7], [0.9, 0.7], 500, 1, shared))
+        found = paired(*two_models([0.9, 0.7], [0.9, 0.7], 500, 1, shared))
         widths.append(found.high - found.low)
     assert widths[1] < 0.7 * widths[0]
 
 
 def test_labels_that_only_one_model_predicts():
     labels = np.array([0, 1, 0, 1, 0, 1])
-    found = fm.paired_difference(labels, [0, 1, 0, 1, 0, 2], [0, 1, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1], "accuracy")
+    found = paired(labels, [0, 1, 0, 1, 0, 2], [0, 1, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1], "accuracy")
     assert found.value == 0.0
-    by_label = fm.paired_difference(labels, [0, 1, 0, 1, 0, 2], labels)
+    by_label = paired(labels, [0, 1, 0, 1, 0, 2], labels)
     assert by_label.a == pytest.approx(1 / 3)
     with pytest.raises(BadInput, match="label_names"):
         fm.compare(fm.group_table(labels, [0, 1, 0, 1, 0, 2]), fm.group_table(labels, labels))
     with pytest.raises(BadInput, match=r"^predictions has shape .*argmax"):
-        fm.paired_difference(labels, labels, np.eye(6), [0, 0, 0, 1, 1, 1])
+        fm.group_table(labels, np.eye(6), [0, 0, 0, 1, 1, 1])
     with pytest.raises(BadInput, match="same samples"):
         fm.compare(fm.group_table([0, 1], [0, 1], [0, 1]), fm.group_table([0, 1], [0, 1], [1, 0]))
 
@@ -117,16 +120,16 @@ def test_own_metrics_are_paired_too():
     metrics = {"hits": lambda y, p: float(np.mean(p))}
     settings = fm.Intervals(draws=100)
     for metric in ("hits", "hits_gap"):
-        found = fm.paired_difference(labels, a, b, groups, metric, metrics=metrics, intervals=settings)
+        found = paired(labels, a, b, groups, metric, metrics=metrics, intervals=settings)
         assert found.low < found.value < found.high
-        same = fm.paired_difference(labels, a, a, groups, metric, metrics=metrics, intervals=settings)
+        same = paired(labels, a, a, groups, metric, metrics=metrics, intervals=settings)
         assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
     with pytest.raises(UnknownName, match="hits"):
-        fm.paired_difference(labels, a, b, groups, "hits")
+        paired(labels, a, b, groups, "hits")
 
 
 def test_what_cannot_be_estimated_is_said():
-    found = fm.paired_difference([1, 1], [1, 0], [1, 1], [0, 0])
+    found = paired([1, 1], [1, 0], [1, 1], [0, 0])
     assert math.isnan(found.value)
     assert not found.beyond_interval
     assert "cannot be estimated" in str(found)

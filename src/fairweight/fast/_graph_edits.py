@@ -107,7 +107,7 @@ def draws_random(whole: GraphModule) -> bool:
 
 
 def tidy(whole: GraphModule) -> None:
-    """Take out what changes nothing, and what nobody asks for, in place."""
+    """Remove calls without effect and results without use, in place."""
     _take_out(whole, _SAME - {_aten.clone.default})
     for node in list(whole.graph.nodes):
         source: Any = node.args[0] if node.args else None

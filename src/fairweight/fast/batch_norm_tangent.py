@@ -21,7 +21,7 @@ from fairweight.metagradient.passes import in_full
 
 
 class NormTangents(TorchFunctionMode):
-    """Inside a forward-mode pass, batch norm by the batch's own statistics has the tangent above; others theirs."""
+    """Give batch norm by the batch's statistics the tangent above, inside a forward-mode pass."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

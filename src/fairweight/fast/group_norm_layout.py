@@ -1,26 +1,19 @@
 """Group norm by elementary operations that keep channels last, while a step is traced.
 
 Torch's own kernel on a GPU copies its input to channels first and leaves its output there, so that every convolution
-behind it copies back; as elementary operations the compiler fuses it in whatever layout the convolutions have.
+behind it copies back; as elementary operations the compiler fuses it in whatever layout the convolutions have. On an
+H200 a step of ResNet-18 takes 2.14 times plain instead of 2.72, and 1.49 times its memory instead of 1.82.
 Slow twin: torch.group_norm.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-
-KEEP_LAYOUT = True  # on an H200: 2.14 times plain instead of 2.72, memory 1.49 instead of 1.82 (ResNet-18)
-
-
-def layout_kept() -> AbstractContextManager[Any]:
-    """Entered around a trace; does nothing where it is switched off."""
-    return LayoutKept() if KEEP_LAYOUT else nullcontext()
 
 
 class LayoutKept(TorchFunctionMode):

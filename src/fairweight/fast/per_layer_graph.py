@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairweight.fast._graph_edits import draws_random, split, tidy
-from fairweight.fast.group_norm_layout import layout_kept
+from fairweight.fast.group_norm_layout import LayoutKept
 from fairweight.fast.step_graph import SEEN, Arguments, Traced, TracedStep, refill
 from fairweight.metagradient.model import call, exchanged, uncompiled
 from fairweight.metagradient.per_layer import plan_of
@@ -102,7 +102,7 @@ class LayerStep(TracedStep):
 
         examples = self._arguments(batch, exemplar)
         # a cast that one pass has cached is no part of the other's graph
-        with torch.no_grad(), casts_forgotten(), uncompiled(), layout_kept():
+        with torch.no_grad(), casts_forgotten(), uncompiled(), LayoutKept():
             made = make_fx(whole, tracing_mode="fake")(*examples)
             # once more, for a graph in which nothing is written in place: only that can be cut in two
             # (its casts are in it by now, so without autocast)

@@ -117,7 +117,7 @@ class TracedSteps:
 
 
 def _left_out(step: TracedStep, found: Traced, batch: Batch) -> str | None:
-    """What the traced step leaves out or sees otherwise, in words; None: nothing. Leaves everything as it was.
+    """How the traced step differs from the model's own pass, in words; None: not at all. Changes nothing.
 
     A graph knows what batch norm does to its running statistics, and of no other buffer that a pass moves.
     """

@@ -140,7 +140,7 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         return super().compute_loss(model, _model_inputs(inputs), *args, **kwargs)
 
     def prediction_step(self, model: nn.Module, inputs: Any, prediction_loss_only: bool, **kwargs: Any) -> Any:
-        """Without what the model does not know; groups are kept for the table, with the predictions that it takes."""
+        """Leave out what the model does not know; keep groups, and the predictions that their table needs."""
         if "groups" in inputs:
             groups = self._prepare_inputs({"groups": inputs["groups"]})["groups"]
             self._groups.append(self.accelerator.gather_for_metrics(groups).cpu())

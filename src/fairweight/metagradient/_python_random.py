@@ -18,7 +18,7 @@ drawing: WeakSet[nn.Module] = WeakSet()  # models that have drawn
 
 
 def streams() -> tuple[Any, Any]:
-    """As they are; None for numpy's where nobody has imported it."""
+    """The state of both streams; None for numpy's where it is not imported."""
     numpy = sys.modules.get("numpy")
     return random.getstate(), None if numpy is None else numpy.random.get_state(legacy=False)
 

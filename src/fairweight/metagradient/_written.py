@@ -21,7 +21,7 @@ names: WeakKeyDictionary[nn.Module, frozenset[str]] = WeakKeyDictionary()  # of 
 def spared(
     model: nn.Module, parameters: Parameters, around: AbstractContextManager[object] | None = None
 ) -> Parameters:
-    """With copies in place of those that are written over, frozen ones too; gradients go through the copies.
+    """The parameters, with copies of those that are written over (frozen ones too); gradients go through the copies.
 
     around: what watches the pass, which must see what the copies are made of.
     """

@@ -1,6 +1,6 @@
 """One forward pass over several micro-batches: the step of one large batch, in the memory of a small one.
 
-Each micro-batch is run when something is asked of it and forgotten again; what stays are its logits. Its own batch
+Each micro-batch is run when its graph is needed, and forgotten again; only its logits are kept. Its own batch
 statistics, where the model has any, are those of a small batch.
 """
 
@@ -21,7 +21,7 @@ from fairweight.types import labels_side_by_side
 
 @dataclass
 class AccumulatedPass(ForwardPass):
-    """Its logits, or its losses where layers give the gradient, are leaves; parts are run again for what is behind."""
+    """Several passes as one: its logits (per layer: its losses) are leaves, and a part is run again when needed."""
 
     parts: list[ForwardPass] = field(default_factory=list)  # without their graphs
 
@@ -58,7 +58,7 @@ class AccumulatedPass(ForwardPass):
             part.backward(weighted)
 
     def _weighted(self, total: Tensor) -> Iterator[tuple[ForwardPass, Tensor]]:
-        """Each part with its graph, and the function of it that has the total's slope; one in memory at a time."""
+        """Each part with its graph, and a scalar of it with the same gradient as the total; one in memory at a time."""
         shares = torch.split(self._at_root(total), [len(part.batch) for part in self.parts])
         for part, share in zip(self.parts, shares, strict=True):
             part_again = _run_again(part)

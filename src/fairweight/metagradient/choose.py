@@ -56,7 +56,7 @@ def choose(
         mode = replace(mode, reason=f"{mode.reason}; {_LEFT_OUT}")
     if _logged.get(model) != mode:
         _logged[model] = mode
-        # a gradient that is no longer exact is for everybody to see, once
+        # warn, once, where the gradient is not exact though nobody asked for that
         level = logging.WARNING if mode.name in APPROXIMATE and asked == "auto" else logging.INFO
         _log.log(level, "score gradient: %s; %s", mode, mode.reason)
     return mode
@@ -119,7 +119,7 @@ class _Trial:
 
     @property
     def compiled(self) -> bool:
-        """Whether torch.compile wraps the model; its graphs may not be gone back through twice."""
+        """Whether torch.compile wraps the model; its graphs allow one backward pass."""
         return any(hasattr(m, "_orig_mod") for m in wrapped(self.model))
 
     def small(self) -> bool:

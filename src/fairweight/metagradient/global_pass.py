@@ -72,7 +72,7 @@ class AllRanks:
         return [replace(batches[0], inputs=Unseen(exemplar.inputs, len(exemplar)))]
 
     def live(self, *own: Tensor) -> list[Tensor]:
-        """Everybody's tensors side by side, the rank's own with their graph; in one exchange."""
+        """The tensors of all ranks side by side, this rank's with their graph; in one exchange."""
         everybody = zip(*self.ranks.gather(own), strict=True)
         return [
             torch.cat([mine if rank == self.ranks.rank else part for rank, part in enumerate(parts)])
@@ -87,13 +87,13 @@ def _batch(labels: Tensor | None, *others: Tensor | None) -> Batch:
 
 @dataclass(kw_only=True)
 class GlobalPass(ForwardPass):
-    """Its batch and losses are everybody's, its logits too once they are asked for; the rank's own are live."""
+    """A pass with the batch and losses of all ranks, and their logits once asked for; this rank's own have a graph."""
 
     own: ForwardPass
     all_ranks: AllRanks
     wrapper: nn.Module | None  # DistributedDataParallel, where it sums the gradients of the real step
     all_correct: Tensor  # [B] whether each prediction equals its label
-    _logits: Tensor = field(init=False)  # the rank's own until everybody's are asked for
+    _logits: Tensor = field(init=False)  # this rank's until those of all are asked for
 
     whole: ClassVar[bool] = False
 
@@ -108,7 +108,7 @@ class GlobalPass(ForwardPass):
 
     @property  # type: ignore[misc]
     def logits(self) -> Tensor:
-        """Everybody's, [B, K]: K numbers a sample, which few methods need, so that asking gathers them."""
+        """Logits of all ranks, [B, K], gathered when first asked for: few methods need K numbers a sample."""
         if self._logits is self.own.logits:
             (self._logits,) = self.all_ranks.live(self.own.logits)
         return self._logits
@@ -155,9 +155,9 @@ class GlobalPass(ForwardPass):
         return self.ranks.sum(direction)
 
     def backward(self, total: Tensor) -> None:
-        total = self._summed(total)  # weights are everybody's: as a function of the rank's own losses
+        total = self._summed(total)  # the weights are of all ranks; only this rank's losses have a graph
         if self.wrapper is not None:
-            self.ranks.agree()  # what comes is the wrapper's own exchange, in which nobody can say that he failed
+            self.ranks.agree()  # what follows is the wrapper's own exchange, in which no rank can say that it failed
             self.own.backward(total * self.ranks.size)  # the wrapper takes the mean over ranks
             return
         before = {name: p.grad for name, p in self.parameters.items()}

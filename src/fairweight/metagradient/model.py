@@ -129,7 +129,7 @@ class RandomState:
 
     @classmethod
     def none(cls, device: torch.device) -> RandomState:
-        """No moment to go back to."""
+        """No state: restoring it does nothing."""
         return cls(torch.empty(0, dtype=torch.uint8), None, device)
 
     def restore(self) -> None:

@@ -127,7 +127,7 @@ class ForwardPass:
     by_wrapper: bool = False  # the model was called through DistributedDataParallel, which sums gradients
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
-    whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
+    whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead itself can be differentiated
 
     @property
     def device(self) -> torch.device:
@@ -141,7 +141,7 @@ class ForwardPass:
 
     @property
     def root(self) -> Tensor:
-        """What a function of the pass is a function of."""
+        """Where totals are differentiated: at the losses if they are a leaf, else at the logits."""
         return self.losses if self.losses.is_leaf else self.logits
 
     def run(self, parameters: Parameters, batch: Batch, then: Callable[[Tensor], T], *, full: bool = False) -> T:
@@ -159,8 +159,8 @@ class ForwardPass:
             )  # fmt: skip
         return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
-    # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
-    # A total is a function of the losses, []; or their weights, [B], which stand for the weighted sum.
+    # What the graph behind the losses is used for; a pass that keeps no graph overrides these.
+    # A total is a scalar made of the losses, []; or weights [B], which stand for the weighted sum.
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         """Gradient of a total by the parameters; the graph is kept for the real step."""
@@ -182,32 +182,32 @@ class ForwardPass:
             return total if total.ndim == 0 else (total * self.losses).sum()
 
     def _at_root(self, total: Tensor) -> Tensor:
-        """Slope of a total by each entry of the root."""
+        """Gradient of a total by the root."""
         if total.ndim and self.root is self.losses:
             return total.detach().to(self.losses.dtype)
         return torch.autograd.grad(self._summed(total), self.root, retain_graph=True)[0]
 
-    # What a pass of several parts does part by part.
+    # A pass of several parts or ranks overrides these.
 
     def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
-        """What is found for every sample, each in the pass that it went through; graph: with its graph."""  # [B, ...]
+        """What `find` gives for every sample, part by part; graph: it needs the part's graph."""  # [B, ...]
         return find(self)
 
     def exemplars(self, exemplar: Batch) -> Batch:
-        """The whole exemplar batch, of which one part is given: what it says of its samples."""
+        """The exemplar batch of all ranks (without inputs), of which this rank's part is given."""
         return exemplar
 
     def exemplar_losses(self, losses: Tensor) -> Tensor:
-        """The losses of the whole exemplar batch, of which one part is given; the graph behind that stays."""  # [E]
+        """The losses of all ranks' exemplars, of which this rank's part is given, with its graph."""  # [E]
         return losses
 
     def summed(self, direction: Parameters) -> Parameters:
-        """The gradient of the whole, of which one part is given."""
+        """The gradient summed over all ranks, of which this rank's part is given."""
         return direction
 
 
 def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
-    """Add to `.grad`, as a backward pass would; a parameter out of use keeps none."""
+    """Add to `.grad`, as a backward pass would; a parameter that was not used gets none."""
     for name, slope in slopes.items():
         p = parameters[name]
         p.grad = slope if p.grad is None else p.grad + slope
@@ -242,8 +242,8 @@ def forward(
 ) -> ForwardPass:  # fmt: skip
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
-    twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
-    pass takes the memory of what was saved), so its wrapper is left out. around: entered for the model's own pass.
+    twice: several backward passes will go through the graph, which torch.compile does not allow (on a GPU its backward
+    pass frees what was saved), so its wrapper is left out. around: entered for the model's own pass.
     parameters: those that move, where they are at hand.
     """
     inner = unwrap(model)

@@ -1,4 +1,4 @@
-"""The part of a model that the virtual step moves, where that is not all of it."""
+"""The submodules that the virtual step moves, where it does not move the whole model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Scope:
         self._modules = {**known, started[-1]: last}
 
     def within(self, parameters: Parameters) -> Parameters:
-        """Those of the parameters that lie in the scope."""
+        """The parameters that lie in the scope."""
         own = {id(p) for module in self._modules.values() if module is not None for p in module.parameters()}
         return {name: p for name, p in parameters.items() if id(p) in own}
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from fairweight import step as _step
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange, UnknownName
+from fairweight.constraints import Kind, constrained, either, one_of, whole
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
 from fairweight.metagradient.model import data_parallel
@@ -38,27 +39,30 @@ Predict = Callable[[Samples], Tensor]
 PARTS = ("look_ahead", "score_step", "ties")
 
 
+@constrained(num_samples=whole(1))
+@dataclass(eq=False, repr=False)
 class Reweighter:
     """A method: holds its state over the run and weighs one batch at a time; subclasses write `weigh`."""
 
+    model: nn.Module
+    num_samples: int
+    loss: Loss = field(default=classification_loss, kw_only=True)
+
     paper: ClassVar[str] = ""
     search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (runs/search)
-    needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
+    needs = frozenset[Need]()  # of the class: with its defaults; of an object: with its own options
     _kept: ClassVar[tuple[str, ...]] = ()  # attributes that a state holds beside the steps: tensors and plain values
 
-    def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
-        if num_samples < 1:
-            raise BadInput(f"num_samples={num_samples}; give the number of training samples.")
-        self.model, self.num_samples, self.loss = model, num_samples, loss
+    def __post_init__(self) -> None:
         self.steps = 0  # batches weighed
         self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
-        self.gathers_logits = False  # whether ranks put everybody's logits into their records: K numbers a sample
+        self.gathers_logits = False  # whether records hold the logits of all ranks: K numbers a sample
         self._ranks: Ranks | None = None
         self._accumulation: Accumulation | None = None
         self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
-        """The batch's weights, [B], summing to 1, or all 0 where nobody in it counts.
+        """The batch's weights, [B], summing to 1, or all 0 where no sample counts.
 
         It may move the method's own state, never the model.
         """
@@ -213,6 +217,7 @@ class Reweighter:
         self.steps = int(state["steps"])
 
 
+@constrained(gradient=one_of(*MODES), objective=either(Kind((Callable,), "one such as MeanLoss(), or a function")))  # type: ignore[arg-type]
 class ExemplarMethod(Reweighter):
     """A method that learns from the exemplar batch: holds the objective and the gradient mode, found at step 1."""
 
@@ -224,10 +229,6 @@ class ExemplarMethod(Reweighter):
         loss: Loss = classification_loss,
     ) -> None:  # fmt: skip
         super().__init__(model, num_samples, loss=loss)
-        if gradient not in MODES:
-            raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
-        if objective is not None and not callable(objective):
-            raise BadInput(f"objective={objective!r} is no objective; give one such as MeanLoss(), or a function.")
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
         self._scope: Scope | None = None  # what the virtual step moves; None: everything
@@ -264,7 +265,7 @@ class ExemplarMethod(Reweighter):
     def _looks_again(self, batch: Batch) -> bool:
         """At steps 2, 4, 8, …: whether samples see each other may depend on their values."""
         due = self.mode is not None and self.mode.name == "per-layer" and self.steps > 1 == self.steps.bit_count()
-        if not due or len(batch) < 2 or self.ranks is not None:  # one sample sees nobody; ranks must all look, or none
+        if not due or len(batch) < 2 or self.ranks is not None:  # ranks must all look, or none
             return False
         return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
@@ -279,8 +280,7 @@ class ExemplarMethod(Reweighter):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        mode = state["mode"]
-        self.mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
+        self.mode = None if state["mode"] is None else Mode(*state["mode"])
 
 
 def shares(relative: Tensor) -> Tensor:

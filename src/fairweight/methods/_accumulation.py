@@ -26,7 +26,7 @@ class Accumulation:
             raise BadInput(f"accumulating({self.count}): give the number of micro-batches that make a step, 1 or more.")
 
     def add(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, **options: Any) -> StepRecord:
-        """One more, and the record of a call that only adds; an exemplar batch that comes with several counts once."""
+        """Add a micro-batch and return an empty record; an exemplar batch that comes again counts once."""
         self.batches.append(batch)
         if exemplar is not None and not any(exemplar is held for held in self.exemplars):
             self.exemplars.append(exemplar)

@@ -38,7 +38,7 @@ def grown(table: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def look_up(table: Tensor, labels: Tensor, groups: Tensor | None) -> Tensor:
-    """Each sample's entry; a table of one column holds for every group."""  # [B]
+    """Look up each sample's entry; a table of one column holds for every group."""  # [B]
     if table.shape[1] == 1 or groups is None:
         return table[labels, 0]
     return table[labels, groups.clamp_min(-1) + 1]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import one_of
+from fairweight.constraints import constrained, one_of
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, NotBegun, ScoresMismatch, option
-from fairweight.metagradient.passes import ForwardPass, classification_loss
+from fairweight.metagradient.passes import ForwardPass
 from fairweight.methods import Reweighter, shares
-from fairweight.methods._cells import By, check_within, count_cells, grown, look_up, stratum_table
+from fairweight.methods._cells import BY, By, check_within, count_cells, grown, look_up, stratum_table
 from fairweight.methods._saved_state import device_of
-from fairweight.types import Batch, Loss, Samples, Weighing
+from fairweight.types import Batch, Samples, Weighing
 
 Through = Literal["loss", "sampling"]
-THROUGH = one_of("loss", "sampling")
 _log = logging.getLogger("fairweight")
 
 
@@ -59,22 +59,23 @@ def mean_one(values: Tensor) -> Tensor:
     return values / torch.where(mean > 0, mean, torch.ones_like(mean))
 
 
+@constrained(through=one_of("loss", "sampling"))
+@dataclass(eq=False, repr=False, kw_only=True)
 class KnownWeights(Reweighter):
     """Weighs by a number per row or a table over labels and groups, once there is one; all alike before.
 
     through: "loss" multiplies the losses; "sampling" leaves them even and asks for rows to be drawn in proportion.
     """
 
-    _by_row: ClassVar[tuple[str, ...]] = ("each", "wrong")  # of a state: what has one entry per training sample
-    _each: Tensor | None = None  # [N], by row, on the device
-    _table: Tensor | None = None  # [K, G + 1] or [K, 1], by label and group, on the device
+    through: Through = "loss"
 
-    def __init__(
-        self, model: nn.Module, num_samples: int, *, through: Through = "loss", loss: Loss = classification_loss
-    ) -> None:
-        super().__init__(model, num_samples, loss=loss)
-        self.through = through
-        self.device = device_of(model)
+    _by_row: ClassVar[tuple[str, ...]] = ("each", "wrong")  # of a state: what has one entry per training sample
+    _each: Tensor | None = field(default=None, init=False)  # [N], by row, on the device
+    _table: Tensor | None = field(default=None, init=False)  # [K, G + 1] or [K, 1], by label and group, on the device
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.device = device_of(self.model)
         self._train: Samples | None = None
         self._exemplar: Samples | None = None
 
@@ -146,6 +147,8 @@ class KnownWeights(Reweighter):
         super().load_state_dict(state)
 
 
+@constrained(by=BY)
+@dataclass(eq=False, repr=False, kw_only=True)
 class StratumWeights(KnownWeights):
     """Weighs by the size of a sample's stratum; subclasses write `rule`.
 
@@ -153,20 +156,13 @@ class StratumWeights(KnownWeights):
     at hand and is rough in the first epoch.
     """
 
+    by: By = "label"
+
     _kept = ("_counts", "_counted")
 
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        by: By = "label",
-        through: Through = "loss",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, through=through, loss=loss)
-        self.by = by
-        self.needs = frozenset() if by == "label" else frozenset({"train groups"})
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.needs = frozenset() if self.by == "label" else frozenset({"train groups"})
         self._counts = torch.zeros(0, 1, dtype=torch.int64, device=self.device)  # [K, G + 1]
         self._counted = False  # by begin, once and for all
 

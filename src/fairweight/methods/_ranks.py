@@ -102,7 +102,7 @@ def check_step(model: nn.Module, optimizer: torch.optim.Optimizer, *, first: boo
 
 
 def agreed_mode(ranks: Ranks | None, mode: Mode | None) -> Mode:
-    """One gradient mode for all: the one that asks for least, of those that ranks have found by trial."""
+    """One gradient mode for all ranks: of those that they found by trial, the one that works on most models."""
     if ranks is None:
         assert mode is not None
         return mode

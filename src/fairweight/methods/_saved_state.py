@@ -20,7 +20,7 @@ _NOT_YET = ("running", "heard", "mode")  # None before the first step
 
 
 def copied(owner: object, names: Sequence[str]) -> dict[str, Any]:
-    """These attributes, by name without a leading underscore; tensors are cloned."""
+    """Return these attributes by name, without a leading underscore; tensors are cloned."""
     values = {name.lstrip("_"): getattr(owner, name) for name in names}
     return {name: value.clone() if isinstance(value, Tensor) else value for name, value in values.items()}
 
@@ -38,7 +38,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def check_saved(state: Any, current: dict[str, Any], num_samples: int) -> None:
-    """Refuse a saved state that is not of this FORML; mine: its state now."""
+    """Refuse a saved state that is not of this FORML; current: its own state."""
     saved = state if isinstance(state, dict) else {}
     scores = saved.get("own")
     count = scores.numel() if isinstance(scores, Tensor) else 0

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import between, constrained, whole
-from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import BY, By
-from fairweight.methods._fixed_weights import THROUGH, StratumWeights, Through
-from fairweight.types import Loss
+from fairweight.constraints import between, constrained
+from fairweight.methods._fixed_weights import StratumWeights
 
 
-@constrained(num_samples=whole(1), beta=between(0, 1), by=BY, through=THROUGH)
+@constrained(beta=between(0, 1))
+@dataclass(eq=False, repr=False, kw_only=True)
 class ClassBalanced(StratumWeights):
     """Weighs each class by the inverse of its effective number of samples, (1 − β^n) / (1 − β).
 
     beta: 0 weighs all alike, 1 by inverse frequency. by: "label", or the same for "group" or "cell".
     """
 
-    paper = "Cui, Jia, Lin, Song, Belongie 2019, arXiv 1901.05555"
+    beta: float = 0.9999
 
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        beta: float = 0.9999,
-        by: By = "label",
-        through: Through = "loss",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, by=by, through=through, loss=loss)
-        self.beta = beta
+    paper = "Cui, Jia, Lin, Song, Belongie 2019, arXiv 1901.05555"
 
     def rule(self, sizes: Tensor) -> Tensor:
         """Inverse effective numbers."""  # [S]

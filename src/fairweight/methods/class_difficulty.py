@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import between, constrained, either, one_of, whole
-from fairweight.metagradient.passes import classification_loss
+from fairweight.constraints import between, constrained, either, one_of
 from fairweight.methods import Predict
 from fairweight.methods._cells import count_cells
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through
-from fairweight.types import Loss, Samples
+from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.types import Samples
 
 
-@constrained(num_samples=whole(1), tau=either(between(0)), measured_on=one_of("exemplar", "train"), through=THROUGH)
+@constrained(tau=either(between(0)), measured_on=one_of("exemplar", "train"))
+@dataclass(eq=False, repr=False, kw_only=True)
 class ClassDifficulty(KnownWeights):
     """Weighs each class by (1 − its accuracy)^τ, measured after every epoch (CDB-W); all alike in the first.
 
@@ -23,23 +24,16 @@ class ClassDifficulty(KnownWeights):
     measured_on: "exemplar", held-out samples as in the paper, or "train".
     """
 
+    tau: float | None = None
+    measured_on: Literal["exemplar", "train"] = "exemplar"
+
     paper = "Sinha, Ohashi, Nakamura 2020, arXiv 2010.01824"
     needs = frozenset({"exemplar set"})
     _kept = ("_table",)
 
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        tau: float | None = None,
-        measured_on: Literal["exemplar", "train"] = "exemplar",
-        through: Through = "loss",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, through=through, loss=loss)
-        self.tau, self.measured_on = tau, measured_on
-        self.needs = frozenset({"exemplar set"}) if measured_on == "exemplar" else frozenset()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.needs = frozenset({"exemplar set"}) if self.measured_on == "exemplar" else frozenset()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)

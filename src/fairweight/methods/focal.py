@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import FLAG, between, constrained, whole
-from fairweight.metagradient.passes import ForwardPass, classification_loss, in_full
+from fairweight.constraints import FLAG, between, constrained
+from fairweight.metagradient.passes import ForwardPass, in_full
 from fairweight.methods import Reweighter, shares
-from fairweight.types import Batch, Loss, Weighing
+from fairweight.types import Batch, Weighing
 
 
-@constrained(num_samples=whole(1), gamma=between(0, 100), normalised=FLAG)
+@constrained(gamma=between(0, 100), normalised=FLAG)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Focal(Reweighter):
     """Multiplies each loss by (1 − p)^γ, p the probability of the true label: what is easy counts less.
 
@@ -20,19 +23,10 @@ class Focal(Reweighter):
     rate but lets easy batches count like hard ones; the paper's loss is their mean.
     """
 
-    paper = "Lin, Goyal, Girshick, He, Dollár 2017, arXiv 1708.02002"
+    gamma: float = 2.0
+    normalised: bool = False
 
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        gamma: float = 2.0,
-        normalised: bool = False,
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, loss=loss)
-        self.gamma, self.normalised = gamma, normalised
+    paper = "Lin, Goyal, Girshick, He, Dollár 2017, arXiv 1708.02002"
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """The factors; the gradient flows through them too."""

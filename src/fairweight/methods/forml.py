@@ -34,7 +34,7 @@ _log = logging.getLogger("fairweight")
 
 
 @constrained(
-    num_samples=whole(1), look_ahead=either(Kind((LookAhead,), "a LookAhead")),
+    look_ahead=either(Kind((LookAhead,), "a LookAhead")),
     score_step=either(Kind((ScoreStep,), "an AdaptiveStep or a PlainStep")), own=FLAG, agreement_every=whole(0),
     tie=one_of("label", "group", "cell", None), every=whole(1), scores=one_of("replicated", "sharded"),
 )  # fmt: skip

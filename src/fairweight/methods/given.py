@@ -8,16 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fairweight.constraints import constrained, whole
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through
+from fairweight.methods._fixed_weights import KnownWeights, Through
 from fairweight.types import Loss, Samples
 
 _log = logging.getLogger("fairweight")
 
 
-@constrained(num_samples=whole(1), through=THROUGH)
 class Given(KnownWeights):
     """Weighs each sample by a number that is given, such as what another run learned, and learns nothing itself.
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import FLAG, above, between, constrained, one_of, whole
+from fairweight.constraints import FLAG, above, between, constrained, one_of
 from fairweight.errors import NotBegun, option
-from fairweight.metagradient.passes import ForwardPass, classification_loss
+from fairweight.metagradient.passes import ForwardPass
 from fairweight.methods import Reweighter
 from fairweight.methods._cells import BY, By, check_within, count_cells, grown, look_up
 from fairweight.methods._fixed_weights import by_row, need_groups, rows_of
 from fairweight.methods._saved_state import device_of
 from fairweight.methods.proportion import proportion_weights
-from fairweight.types import Batch, Loss, Samples, Weighing
+from fairweight.types import Batch, Samples, Weighing
 
 
 @constrained(
-    num_samples=whole(1),
     by=BY,
     rate=above(0, 1e6),
     adjustment=between(0, 1e6),
     normalised=FLAG,
     draws=one_of("shuffled", "balanced"),
 )
+@dataclass(eq=False, repr=False, kw_only=True)
 class GroupDRO(Reweighter):
     """Moves weight to the group with the larger loss: q_g ← q_g exp(η L_g) at every step, loss Σ q_g L_g.
 
@@ -35,26 +36,20 @@ class GroupDRO(Reweighter):
     Samples whose group is not known are one more group.
     """
 
+    by: By = "cell"
+    rate: float = 0.01
+    adjustment: float = 0.0
+    normalised: bool = True
+    draws: Literal["shuffled", "balanced"] = "shuffled"
+
     paper = "Sagawa, Koh, Hashimoto, Liang 2020, arXiv 1911.08731"
     needs = frozenset({"train groups"})
     _kept = ("_gains", "_counts")
 
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        by: By = "cell",
-        rate: float = 0.01,
-        adjustment: float = 0.0,
-        normalised: bool = True,
-        draws: Literal["shuffled", "balanced"] = "shuffled",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, loss=loss)
-        self.by, self.rate, self.adjustment, self.normalised, self.draws = by, rate, adjustment, normalised, draws
-        self.needs = frozenset() if by == "label" else frozenset({"train groups"})
-        self.device = device_of(model)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.needs = frozenset() if self.by == "label" else frozenset({"train groups"})
+        self.device = device_of(self.model)
         self._train: Samples | None = None
         self._counts: Tensor | None = None  # [K, G + 1] by cell, [1, G + 1] by group, [K, 1] by label
         # log q up to a constant: what each group's losses have added up to; [K, G + 1] as above

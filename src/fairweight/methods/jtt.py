@@ -11,11 +11,11 @@ from fairweight.constraints import above, constrained, whole
 from fairweight.errors import RowsOutOfRange
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by_row
+from fairweight.methods._fixed_weights import KnownWeights, Through, by_row
 from fairweight.types import Batch, Loss
 
 
-@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0, 1e6), through=THROUGH)
+@constrained(identify_epochs=whole(1), upweight=above(0, 1e6))
 class JTT(KnownWeights):
     """Trains plainly for some epochs, then weighs up what the model still gets wrong.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from fairweight.constraints import constrained, whole
 from fairweight.metagradient import ForwardPass, exemplar_point, pull
 from fairweight.metagradient.solve import check_finite
 from fairweight.methods import ExemplarMethod, shares
@@ -12,7 +11,6 @@ from fairweight.methods.look_ahead import LookAhead
 from fairweight.types import Batch, Weighing
 
 
-@constrained(num_samples=whole(1))
 class L2RW(ExemplarMethod):
     """Weighs each batch afresh by how far each sample's gradient descends the objective: the pull, rectified.
 
@@ -25,7 +23,7 @@ class L2RW(ExemplarMethod):
         """max(pull, 0), divided by its sum; 0 for all where no pull is positive."""
         assert exemplar is not None
         assert self.mode is not None
-        # The rate divides out; what counts is that a parameter nobody moves does not count.
+        # The rate cancels; it only leaves out parameters that the optimizer does not move.
         rates = LookAhead(lr=1.0).rates(done.parameters, optimizer)
         here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
         point = exemplar_point(done, here, exemplar, self.objective, by={name: here[name] for name in rates})

@@ -13,19 +13,17 @@ from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
 from fairweight.methods._cells import count_cells, grown
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, need_groups
+from fairweight.methods._fixed_weights import KnownWeights, Through, need_groups
 from fairweight.methods._violation import BY_GROUP, CONSTRAINTS, Constraint, violation
 from fairweight.types import Batch, Loss, Samples
 
 
 @constrained(
-    num_samples=whole(1),
     constraint=one_of(*CONSTRAINTS, None),
     positive=whole(0),
     measured_on=one_of("train", "exemplar"),
     rate=above(0),
     online=FLAG,
-    through=THROUGH,
 )
 class LabelBias(KnownWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
@@ -38,6 +36,7 @@ class LabelBias(KnownWeights):
     (`MultiplierSearch` in runs/search finds the next). through: "loss" or "sampling".
     """
 
+    _kept = ("constraint", "_table")
     paper = "Jiang, Nachum 2020, arXiv 1901.04966"
 
     def __init__(
@@ -124,9 +123,6 @@ class LabelBias(KnownWeights):
         asked: dict[Need, bool] = {"train groups": by_group, "exemplar set": self.measured_on == "exemplar"}
         self.needs = frozenset(need for need, is_asked in asked.items() if is_asked)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "multipliers": self.multipliers, "constraint": self.constraint}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self.constraint not in (None, state["constraint"]):
             raise BadInput(
@@ -134,7 +130,4 @@ class LabelBias(KnownWeights):
                 f"{self.constraint!r}; give the same."
             )
         super().load_state_dict(state)
-        self.constraint = state["constraint"]
-        if (saved := state["multipliers"]) is not None:
-            self._table = saved.to(self.device, torch.float64, copy=True)
         self._require()

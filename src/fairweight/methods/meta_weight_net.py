@@ -18,7 +18,6 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 
 
 @constrained(
-    num_samples=whole(1),
     look_ahead=Kind((LookAhead,), "a LookAhead"),
     hidden=whole(1, 2**20),
     normalised=FLAG,

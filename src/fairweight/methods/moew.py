@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairweight.constraints import SEED, constrained, either, whole
 from fairweight.errors import BadInput, NotBegun, UnknownName
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by_row
+from fairweight.methods._fixed_weights import KnownWeights, Through, by_row
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
@@ -22,7 +22,7 @@ BATCH_SIZE = 100  # of its training
 CHUNK = 1024  # rows encoded at a time
 
 
-@constrained(num_samples=whole(1), dimension=whole(1), embedding_steps=whole(1), seed=either(SEED), through=THROUGH)
+@constrained(dimension=whole(1), embedding_steps=whole(1), seed=either(SEED))
 class MOEW(KnownWeights):
     """Weighs each sample by σ(α·z), z its one-hot label or an embedding of (x, y), for one α in a run.
 

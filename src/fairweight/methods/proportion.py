@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import constrained, whole
-from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import BY, By
-from fairweight.methods._fixed_weights import THROUGH, StratumWeights, Through
-from fairweight.types import Loss
+from fairweight.constraints import constrained
+from fairweight.methods._cells import By
+from fairweight.methods._fixed_weights import StratumWeights
 
 
-@constrained(num_samples=whole(1), by=BY, through=THROUGH)
+@constrained()
+@dataclass(eq=False, repr=False, kw_only=True)
 class Proportion(StratumWeights):
     """Weighs each sample by the inverse size of its group, class or cell: over the training set each counts alike.
 
@@ -20,19 +21,10 @@ class Proportion(StratumWeights):
     their sum, so that strata which many batches miss get less than their share; "sampling" keeps the shares.
     """
 
+    by: By = "group"
+
     paper = "inverse group frequency; 'Proportion' in Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
     needs = frozenset({"train groups"})
-
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        by: By = "group",
-        through: Through = "loss",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, by=by, through=through, loss=loss)
 
     def rule(self, sizes: Tensor) -> Tensor:
         """N / (number of strata × size)."""  # [S]

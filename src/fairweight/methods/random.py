@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import SEED, constrained, either, one_of, whole
+from fairweight.constraints import SEED, constrained, either, one_of
 from fairweight.errors import BadInput
-from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, mean_one
-from fairweight.types import Batch, Loss
+from fairweight.methods._fixed_weights import KnownWeights, mean_one
+from fairweight.types import Batch
 
 Kind = Literal["fixed", "redrawn", "uniform"]
 
 
-@constrained(num_samples=whole(1), kind=one_of("fixed", "redrawn", "uniform"), seed=either(SEED), through=THROUGH)
+@constrained(kind=one_of("fixed", "redrawn", "uniform"), seed=either(SEED))
+@dataclass(eq=False, repr=False, kw_only=True)
 class Random(KnownWeights):
     """Weighs samples by chance: what any gain must be compared with.
 
@@ -26,25 +27,18 @@ class Random(KnownWeights):
     seed: None takes torch's, without drawing from it.
     """
 
+    kind: Kind = "fixed"
+    seed: int | None = None
+
     _kept = ("seed", "_turn")
     paper = "'Random' in Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
 
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        kind: Kind = "fixed",
-        seed: int | None = None,
-        through: Through = "loss",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, through=through, loss=loss)
-        if kind == "redrawn" and through == "sampling":
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind == "redrawn" and self.through == "sampling":
             raise BadInput("Random(kind='redrawn') has no weights to draw rows by; use kind='fixed' or through='loss'.")
-        self.kind = kind
-        self._given = seed is not None
-        self.seed = torch.initial_seed() if seed is None else seed
+        self._given = self.seed is not None
+        self.seed = torch.initial_seed() if self.seed is None else self.seed
         self._turn = torch.zeros((), dtype=torch.int64, device=self.device)  # [] draws made
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
@@ -71,7 +65,7 @@ class Random(KnownWeights):
         super().load_state_dict(state)
 
 
-def uniform(seed: int, turn: Tensor, rows: Tensor) -> Tensor:
+def uniform(seed: int | None, turn: Tensor, rows: Tensor) -> Tensor:
     """A number strictly between 0 and 1 for each row, from (seed, turn, row) alone.
 
     A mixing function in place of a random stream: a row's number depends neither on its batch nor on the device.

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.constraints import between, constrained, whole
-from fairweight.metagradient.passes import classification_loss
+from fairweight.constraints import between, constrained
 from fairweight.methods._cells import count_cells
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, need_groups
-from fairweight.types import Loss, Samples
+from fairweight.methods._fixed_weights import KnownWeights, need_groups
+from fairweight.types import Samples
 
 
-@constrained(num_samples=whole(1), strength=between(0, 100), through=THROUGH)
+@constrained(strength=between(0, 100))
+@dataclass(eq=False, repr=False, kw_only=True)
 class Reweighing(KnownWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 
     strength: 0 weighs all alike, 1 is the paper's, more overshoots. A sample whose group is not known counts 1.
     """
 
+    strength: float = 1.0
+
     needs = frozenset({"train groups"})
     paper = "Kamiran, Calders 2012, Data preprocessing techniques for classification without discrimination"
-
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        *,
-        strength: float = 1.0,
-        through: Through = "loss",
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, through=through, loss=loss)
-        self.strength = strength
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -60,6 +60,7 @@ class PlainStep(ScoreStep):
 @constrained(
     rate=above(0), fall=above(0), rise=above(0), slowing=between(0), memory=between(0, 1, below=True), heed=between(0)
 )
+@dataclass(eq=False)
 class AdaptiveStep(ScoreStep):
     """Scale-free: the gradient per unit of weight over its running magnitude, times rate; scores stay within bounds.
 
@@ -73,20 +74,17 @@ class AdaptiveStep(ScoreStep):
     move nothing. 0: it is not.
     """
 
-    def __init__(
-        self, rate: float = 0.3, fall: float = 3.0, rise: float = 1.0, slowing: float = 0.5, memory: float = 0.99,
-        heed: float = 0.0,
-    ) -> None:  # fmt: skip
-        self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed = rate, fall, rise, slowing, memory, heed
+    rate: float = 0.3
+    fall: float = 3.0
+    rise: float = 1.0
+    slowing: float = 0.5
+    memory: float = 0.99
+    heed: float = 0.0
+
+    def __post_init__(self) -> None:
         self._running: Tensor | None = None  # [2]: decayed sums of the mean square and of 1
         self._agreements: Tensor | None = None  # [2]: decayed sums of the agreements and of 1
         self._top_lr = 0.0
-
-    def _options(self) -> dict[str, float]:
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def __repr__(self) -> str:
-        return f"AdaptiveStep({', '.join(f'{name}={value}' for name, value in self._options().items())})"
 
     @property
     def heeds(self) -> bool:
@@ -122,7 +120,7 @@ class AdaptiveStep(ScoreStep):
         return scores.clamp(start - self.fall, start + self.rise)
 
     def fresh(self) -> AdaptiveStep:
-        return AdaptiveStep(**self._options())
+        return replace(self)
 
     def state_dict(self) -> dict[str, Any]:
         sums = {"running": self._running, **({"heard": self._agreements} if self.heeds else {})}

@@ -52,7 +52,7 @@ class TiedScores:
         rounding = len(index) * torch.finfo(gradient.dtype).eps * parts
         total = torch.where(total.abs() > rounding, total, 0.0)
         weight = torch.zeros_like(self.scores).index_add(0, index, weights)
-        moved = self.step.move(total, weight, lr, visits)  # 0 where nobody of that tie is in the batch
+        moved = self.step.move(total, weight, lr, visits)  # 0 where the batch has no such sample
         self.scores.copy_(self.step.limit(self.scores + moved, 0.0))
 
     def per_sample(self) -> Tensor:

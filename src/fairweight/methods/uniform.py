@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from fairweight.constraints import constrained, whole
 from fairweight.metagradient.passes import ForwardPass
 from fairweight.methods import Reweighter
 from fairweight.methods._fixed_weights import even_weights
 from fairweight.types import Batch, Weighing
 
 
-@constrained(num_samples=whole(1))
 class Uniform(Reweighter):
     """Every sample counts alike: the mean loss of the batch, as in plain training."""
 

@@ -26,11 +26,11 @@ selection_rate: share of all samples predicted as it. A group's `tpr` over sever
 | tpr_worst_tenth, <metric>_worst_tenth | mean of the worst tenth of the groups, rounded up |
 | <metric>_ratio | smallest over largest over the groups |
 
-`noise_floor` says what truly equal groups of the same sizes would show; `paired_difference` and `compare` say whether
-two models differ by more than resampling explains; `Intervals` says how intervals are made.
+`noise_floor` says what truly equal groups of the same sizes would show; `compare` says whether the tables of two models
+differ by more than resampling explains; `Intervals` says how intervals are made.
 """
 
-from fairweight.metrics.compare import Difference, compare, paired_difference
+from fairweight.metrics.compare import Difference, compare
 from fairweight.metrics.group_table import GroupTable, group_table
 from fairweight.metrics.intervals import Estimate, Intervals, NoiseFloor, noise_floor
 
@@ -43,5 +43,4 @@ __all__ = [
     "compare",
     "group_table",
     "noise_floor",
-    "paired_difference",
 ]

@@ -110,7 +110,7 @@ class RateMetric:
         hits, trials = self._proportion
         rate = divide(hits.sum(axis=0), trials.sum(axis=0))
         drawn = statistic.of(equal_rows(trials.astype(np.int64), rate, self._settings))
-        drawn = drawn[~np.isnan(drawn)]  # no ratio, where nobody was drawn
+        drawn = drawn[~np.isnan(drawn)]  # no ratio where a row drew no sample
         if not len(drawn):
             return False
         if statistic.kind == "ratio":

@@ -42,20 +42,20 @@ class CodedSamples:
 
 def coded_samples(
     labels: object,
-    predictions: Sequence[object],
+    predictions: object,
     groups: object,
     positive: Hashable | None,
     missing: str,
     label_names: Names | None,
     group_names: Names | Mapping[str, Names] | None,
-) -> list[CodedSamples]:
-    """Check the columns against each other and code them, with the predictions of each model."""
+) -> CodedSamples:
+    """Check the columns against each other and code them."""
     check("group_table", {"missing": missing}, {"missing": one_of("error", "ignore", "group")})
-    (truth, *models), axis = _label_columns(labels, predictions, label_names)
+    truth, predicted, axis = _label_columns(labels, predictions, label_names)
     if groups is None:
         if positive is not None or group_names is not None:
             raise BadInput("positive and group_names speak of groups; give groups, or leave them out.")
-        return [CodedSamples(truth, predicted, None, axis, axis, ("label",), 0, None) for predicted in models]
+        return CodedSamples(truth, predicted, None, axis, axis, ("label",), 0, None)
     axis, target = _positive(axis, positive, declared=label_names is not None)
     columns = _attribute_columns(groups)
     codes, group_axis = _crossed([
@@ -65,11 +65,8 @@ def coded_samples(
     known = codes >= 0
     if not known.any():
         raise MissingGroups("the group of every sample is missing; give groups, or groups=None to compare the labels.")
-    truth, codes, absent = truth[known], codes[known], int((~known).sum())
-    return [
-        CodedSamples(truth, predicted[known], codes, axis, group_axis, tuple(columns), absent, target)
-        for predicted in models
-    ]
+    rows = truth[known], predicted[known], codes[known]
+    return CodedSamples(*rows, axis, group_axis, tuple(columns), int((~known).sum()), target)
 
 
 def _array(values: object, what: str) -> npt.NDArray[Any]:
@@ -158,10 +155,10 @@ def position(axis: Axis, key: Hashable, what: str) -> int:
     raise BadInput(f"{key!r} is not a {what} of this table; choose from: {choices}.")
 
 
-def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
-    """Codes of the labels, then of each model's predictions, into one axis."""
+def _label_columns(labels: object, predictions: object, names: Names | None) -> tuple[Ints, Ints, Axis]:
+    """Codes of labels and predictions into one axis."""
     columns = []
-    for what, column in (("labels", labels), *(("predictions", predicted) for predicted in predictions)):
+    for what, column in (("labels", labels), ("predictions", predictions)):
         array = _vector(column, what)
         if len(array) == 0:
             raise BadInput(f"{what} is empty; give at least one sample.")
@@ -173,18 +170,16 @@ def _label_columns(labels: object, predictions: Sequence[object], names: Names |
         if bad := [value for value in values if isinstance(value, int) and value < 0 and set(values) - {-1, 1}]:
             raise BadInput(f"{what} holds {bad[0]}, which is no class; drop those samples, or number classes from 0.")
         columns.append((codes, values))
-    truth, label_values = columns[0]
-    for predicted, other_values in columns[1:]:
-        if len(truth) != len(predicted):
-            raise BadInput(f"{len(truth)} labels but {len(predicted)} predictions; give one of each per sample.")
-        if isinstance(label_values[0], str) != isinstance(other_values[0], str):
-            raise BadInput(
-                f"labels such as {label_values[0]!r} and predictions such as {other_values[0]!r} are not of one type; "
-                "give both as text or both as numbers."
-            )
-    occurring = {value for _, values in columns for value in values}
-    axis = _named_axis(sorted(cast(Any, occurring)), names, "label")
-    return [_recode(codes, values, axis) for codes, values in columns], axis
+    (truth, label_values), (predicted, other_values) = columns
+    if len(truth) != len(predicted):
+        raise BadInput(f"{len(truth)} labels but {len(predicted)} predictions; give one of each per sample.")
+    if isinstance(label_values[0], str) != isinstance(other_values[0], str):
+        raise BadInput(
+            f"labels such as {label_values[0]!r} and predictions such as {other_values[0]!r} are not of one type; "
+            "give both as text or both as numbers."
+        )
+    axis = _named_axis(sorted(cast(Any, {*label_values, *other_values})), names, "label")
+    return _recode(truth, label_values, axis), _recode(predicted, other_values, axis), axis
 
 
 def _positive(axis: Axis, positive: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
@@ -258,7 +253,7 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
 
 
 def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
-    """Every combination of the attributes' values; those that nobody has keep their row."""
+    """Cross the attributes' values; combinations without samples keep their row."""
     if len(attributes) == 1:
         return attributes[0]
     crossed, _ = attributes[0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-BINS = 10  # of as many samples each, as far as samples are not alike
+BINS = 10  # with equally many samples each, ties aside
 
 
 def calibration_by_group(

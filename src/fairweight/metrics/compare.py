@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fairweight.errors import BadInput
-from fairweight.metrics._metric import CustomMetric, Metric
-from fairweight.metrics._samples import CodedSamples, Names, coded_samples
+from fairweight.metrics._metric import CustomMetric
+from fairweight.metrics._samples import CodedSamples
 from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.group_table import GroupTable
-from fairweight.metrics.intervals import Intervals, debiased_percentiles
+from fairweight.metrics.intervals import debiased_percentiles
 from fairweight.metrics.rates import Statistic
 
 
@@ -41,27 +40,6 @@ class Difference(NamedTuple):
             f"{self.metric} went from {self.a:.3f} to {self.b:.3f}: {self.value:+.3f} "
             f"[{self.low:+.3f}, {self.high:+.3f}], {verdict} than chance in {self.n} samples explains."
         )
-
-
-def paired_difference(
-    labels: object,
-    predictions_a: object,
-    predictions_b: object,
-    groups: object = None,
-    metric: str = "tprd",
-    *,
-    positive: Hashable | None = None,
-    missing: Literal["error", "ignore", "group"] = "error",
-    label_names: Names | None = None,
-    group_names: Names | Mapping[str, Names] | None = None,
-    metrics: Mapping[str, Metric] | None = None,
-    intervals: Intervals | None = None,
-) -> Difference:
-    """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a."""
-    models = [predictions_a, predictions_b]
-    coded = coded_samples(labels, models, groups, positive, missing, label_names, group_names)
-    table_a, table_b = (GroupTable(samples, metrics or {}, intervals or Intervals()) for samples in coded)
-    return compare(table_a, table_b, metric)
 
 
 def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> Difference:

@@ -172,7 +172,7 @@ class Criterion:
         return np.asarray(np.max([1 - worst(each) if self.worst else gap(each) for each in values], axis=0))
 
     def pressure(self, counts: Ints, *, by_label: bool = False) -> Floats:
-        """By how much each group's rate lies below the mean, for the cells whose weight would raise it.
+        """How far each group's rate lies below the mean, for the cells whose weight would raise it.
 
         A rate on fewer than FEWEST samples pushes nothing.
         """  # [G, K]

@@ -97,7 +97,7 @@ def noise_floor(
 
 
 def equal_rows(sizes: Ints, rate: Floats, settings: Intervals) -> Floats:
-    """Rates [D, R, T] drawn for rows of these sizes [R, T] that share one true rate [T]; NaN: a label nobody has."""
+    """Rates [D, R, T] drawn for rows of these sizes [R, T] that share one true rate [T]; NaN: no sample."""
     shape = (max(1, settings.draws), *sizes.shape)
     drawn = np.random.default_rng(settings.seed).binomial(sizes, np.nan_to_num(rate), size=shape)
     return divide(drawn, np.broadcast_to(sizes, shape))

@@ -1,4 +1,4 @@
-"""Whether a smaller gap is nobody's gain: those who were better off lost, and the others stayed where they were."""
+"""Levelling down: whether a gap is smaller only because those who were better off lost, while nobody gained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LEAST_LOSS = 0.01  # of a rate
-GAIN = 0.1  # of the largest loss: who gains no more than that has gained nothing worth the name
+GAIN = 0.1  # of the largest loss: a smaller gain does not count
 LOW_IS_GOOD = "false positive rate"
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput, OneGroup
+from fairweight.errors import BadInput, MissingGroups, OneGroup
 from fairweight.metagradient.passes import extremes
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, ObjectiveFunction
@@ -26,6 +26,7 @@ class Objective:
     """A function of per-sample losses and groups; subclasses write `__call__`, or `on` where labels count."""
 
     compares = True  # whether one group alone leaves it without meaning
+    within_labels = False  # whether it compares groups within a label, so that groups must be given
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """The value on these losses."""  # []
@@ -37,6 +38,8 @@ class Objective:
 
     def compared(self, exemplar: Batch) -> Tensor:
         """The group of each exemplar as this objective compares them, -1 where it leaves one out."""  # [E]
+        if self.within_labels and exemplar.groups is None:
+            raise MissingGroups(f"{type(self).__name__} compares groups within a label; give Batch(groups=...).")
         return exemplar.compared()
 
     def __add__(self, other: object) -> Objective:
@@ -75,7 +78,7 @@ class _Sum(Objective):
         return any(getattr(term, "compares", False) for _, term in self.terms)
 
     def compared(self, exemplar: Batch) -> Tensor:
-        """As the first term that compares."""  # [E]
+        """The groups of the first term that compares."""  # [E]
         for _, term in self.terms:
             if isinstance(term, Objective) and term.compares:
                 return term.compared(exemplar)
@@ -92,7 +95,7 @@ class _Sum(Objective):
 
 
 def _total(parts: Iterable[tuple[float, Tensor]]) -> Tensor:
-    """Every operation on a scalar costs as much as on a layer of a small model, so none is wasted."""  # []
+    """Add the parts; none is multiplied by 1, since in a small model each operation counts."""  # []
     values = [value if factor == 1.0 else factor * value for factor, value in parts]
     return reduce(torch.add, values)
 
@@ -136,7 +139,7 @@ class GroupLosses(NamedTuple):
         return (self.share * self.loss).sum() / self.number.clamp_min(1.0)
 
     def variance(self) -> Tensor:
-        """Of the losses over groups; 0 where there are none."""  # []
+        """The variance of the losses over groups; 0 where there are none."""  # []
         even = self.share / self.number.clamp_min(1.0)
         return (even * (self.loss - (even * self.loss).sum()).square()).sum()
 
@@ -165,15 +168,12 @@ def _or_zero(value: Tensor, number: Tensor) -> Tensor:
 
 def group_losses(losses: Tensor, groups: Tensor) -> GroupLosses:
     """Mean loss of each group in the batch; samples with a negative group are left out."""
-    if len(losses) == 0:
-        return GroupLosses(losses.new_zeros(1), losses.new_zeros(1))
     known = groups >= 0
-    if len(losses) <= PAIRWISE:
+    if 0 < len(losses) <= PAIRWISE:
         same = (groups[:, None] == groups) & known  # [E, E]
         number = same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
         return GroupLosses(torch.where(same, losses, 0.0).sum(dim=1) / number, known / number)
-    kept = groups[known]
-    unique, index = torch.unique(kept, return_inverse=True)
+    unique, index = torch.unique(groups[known], return_inverse=True)
     if len(unique) == 0:
         return GroupLosses(losses.new_zeros(1), losses.new_zeros(1))
     total = losses.new_zeros(len(unique)).index_add(0, index, losses[known])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fairweight.errors import MissingGroups, UnknownName
+from fairweight.errors import UnknownName
 from fairweight.objectives import Objective
 from fairweight.types import Batch
 
@@ -13,6 +13,8 @@ GROUPS = 2**31  # groups that a cell's number tells apart within a label: more t
 
 class Among(Objective):
     """The objective on the groups of "positives" (label 1) alone, or with every "cells" (label and group) a group."""
+
+    within_labels = True
 
     def __init__(self, objective: Objective, among: str, positive: int = 1) -> None:
         if among not in ("positives", "cells"):
@@ -26,9 +28,7 @@ class Among(Objective):
 
     def compared(self, exemplar: Batch) -> Tensor:
         """The groups of positives, -1 elsewhere; or one number per cell."""  # [E]
-        if exemplar.groups is None:
-            raise MissingGroups(f"among={self.among!r} tells groups apart within a label; give Batch(groups=...).")
+        groups = super().compared(exemplar)
         if self.among == "positives":
-            return exemplar.groups.masked_fill(exemplar.labels != self.positive, -1)
-        cells = exemplar.labels * GROUPS + exemplar.groups
-        return cells.masked_fill(exemplar.groups < 0, -1)
+            return groups.masked_fill(exemplar.labels != self.positive, -1)
+        return (exemplar.labels * GROUPS + groups).masked_fill(groups < 0, -1)

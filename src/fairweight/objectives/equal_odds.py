@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.errors import MissingGroups
 from fairweight.objectives import Objective, group_losses
 from fairweight.types import Batch
 
@@ -13,15 +12,11 @@ from fairweight.types import Batch
 class EqualOddsLoss(Objective):
     """Variance of the group losses within each label, averaged over the labels."""
 
+    within_labels = True
+
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Squared deviation of group losses from their mean, for samples of one label."""  # []
         return group_losses(losses, groups).variance()
-
-    def compared(self, exemplar: Batch) -> Tensor:
-        """Groups, which must be given."""  # [E]
-        if exemplar.groups is None:
-            raise MissingGroups("EqualOddsLoss compares groups within a label; give Batch(groups=...).")
-        return exemplar.groups
 
     def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
         """Mean over the labels in the batch."""  # []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fairweight.errors import MissingGroups
 from fairweight.objectives import Objective, group_losses
 from fairweight.types import Batch
 
 
 class EqualOpportunityLoss(Objective):
     """Range of the group losses among samples of the positive label."""
+
+    within_labels = True
 
     def __init__(self, positive: int = 1) -> None:
         self.positive = positive
@@ -22,6 +23,4 @@ class EqualOpportunityLoss(Objective):
 
     def compared(self, exemplar: Batch) -> Tensor:
         """Groups of positives, -1 elsewhere."""  # [E]
-        if exemplar.groups is None:
-            raise MissingGroups(f"{type(self).__name__} compares groups within a label; give Batch(groups=...).")
-        return exemplar.groups.masked_fill(exemplar.labels != self.positive, -1)
+        return super().compared(exemplar).masked_fill(exemplar.labels != self.positive, -1)

@@ -43,7 +43,7 @@ class Batches:
             raise MissingExemplar(f"{type(reweighter).__name__} learns from an exemplar set; pass exemplar= to fit.")
         self._stream: Iterator[Batch] = iter(())
         self._next: int | None = None  # the step that the stream gives next
-        self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own, else no rows
+        self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows that the method drew, or none)
         self._open(train)
 
     def _open(self, train: Any) -> None:

@@ -58,7 +58,7 @@ def time_left(started: float, done: int, left: int, mark: str) -> str:
 
 
 def bar_on(stream: TextIO, title: str, total: int, completed: int = 0) -> Any:
-    """A bar with one task, 0, and a note beside it, which has begun; None where the stream is no terminal."""
+    """Start a bar with one task, number 0, and a note beside it; None where the stream is no terminal."""
     if not stream.isatty():
         return None
     from rich.console import Console
@@ -165,15 +165,14 @@ class EarlyStopping(Observer):
         self.best, self.best_epoch = state["best"], state["best_epoch"]
 
 
+STILL = 0.01  # standard deviation of scores below which they have no effect
+COLLAPSED = 0.1  # effective share of a batch below which weights have collapsed
+
+
 class Watch(Observer):
-    """Warns when scores have no effect, when weights collapse, and when the exemplar batch is too small.
+    """Warns when scores have no effect, when weights collapse, and when the exemplar batch is too small."""
 
-    still: standard deviation of scores below which they have no effect. concentrated: effective share of a batch below
-    which weights have collapsed.
-    """
-
-    def __init__(self, *, still: float = 0.01, concentrated: float = 0.1) -> None:
-        self.still, self.concentrated = still, concentrated
+    def __init__(self) -> None:
         self.warnings: list[str] = []
         self._epochs = 0
         self._agreements: list[float] = []
@@ -188,12 +187,12 @@ class Watch(Observer):
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
         if "score_std" in summary:
-            if summary["effective_size"] < self.concentrated:
+            if summary["effective_size"] < COLLAPSED:
                 self.warn(
                     f"collapse: at epoch {epoch} the effective sample size is {100 * summary['effective_size']:.1f} % "
                     "of each batch; lower the score step's scale or rate.",
                 )
-            if epoch == self._epochs and summary["score_std"] < self.still:
+            if epoch == self._epochs and summary["score_std"] < STILL:
                 self.warn(
                     f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
                     "sample counted almost alike; train for more steps, or raise the score step's scale or rate.",

@@ -63,7 +63,7 @@ class Dynamics:
         self._new_visits: list[tuple[Tensor, Tensor]] = []  # rows [M] and their visits [7, M], not in the history yet
         self.score_path: list[Tensor] = []  # one [P] per epoch
         self.weight_path: list[Tensor] = []  # one [P] per epoch
-        self._path_rows: Tensor | None = None
+        self.path_rows: Tensor | None = None  # [P] rows whose paths are kept: all, or an even selection of many
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
         """Record one step on these rows."""
@@ -112,12 +112,12 @@ class Dynamics:
             (over_set * losses)[seen],
         )
         self._epochs[:, seen] = averages.add_(torch.stack(columns), alpha=1 - self.decay)
-        if self._path_rows is None:
+        if self.path_rows is None:
             keep = max(1, min(self.num_samples, PATH_NUMBERS // max(1, epochs)))
-            self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
+            self.path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
         if scores is not None:
-            self.score_path.append(_half(scores[self._path_rows]))
-        self.weight_path.append(_half(over_set[self._path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
+            self.score_path.append(_half(scores[self.path_rows]))
+        self.weight_path.append(_half(over_set[self.path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
         self._history[_THIS_EPOCH] = torch.nan
 
     @property
@@ -125,21 +125,16 @@ class Dynamics:
         """Visits of each sample."""  # [N]
         return self.table()["visits"]
 
-    @property
-    def path_rows(self) -> Tensor | None:
-        """Rows whose paths are kept: all, or an even selection where there are many."""  # [P]
-        return self._path_rows
-
     def paths(self) -> dict[str, Tensor]:
         """rows [P], and scores and weights after each epoch [epochs, P]; leaves out weights that are all 1."""
-        if self._path_rows is None:
+        if self.path_rows is None:
             return {}
         paths: dict[str, Tensor] = {}
         if self.score_path:
             paths["scores"] = torch.stack(self.score_path)
         if any(bool((part != 1).any()) for part in self.weight_path):
             paths["weights"] = torch.stack(self.weight_path)
-        return {"rows": self._path_rows.cpu(), **paths} if paths else {}
+        return {"rows": self.path_rows.cpu(), **paths} if paths else {}
 
     def table(self) -> dict[str, Tensor]:
         """One column per measure, one entry per sample; NaN if a sample was never seen.
@@ -179,7 +174,7 @@ class Dynamics:
     def state_dict(self) -> dict[str, Any]:
         self._update_history()
         paths = {"score_path": list(self.score_path), "weight_path": list(self.weight_path)}
-        return {"history": self._history, "epochs": self._epochs, **paths, "path_rows": self._path_rows}
+        return {"history": self._history, "epochs": self._epochs, **paths, "path_rows": self.path_rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if len(state["history"]) != len(self._history):
@@ -195,7 +190,7 @@ class Dynamics:
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
         self.weight_path = [part.cpu() for part in state["weight_path"]]
-        self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
+        self.path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
 
 
 def visits_of(records: Sequence[StepRecord]) -> Tensor:

@@ -144,7 +144,7 @@ def begin(method: Reweighter, loader: DataLoader[Any], exemplar: Any = None) -> 
 
 
 def number_of(dataset: Any, asker: str) -> int:
-    """The number of its samples, on all ranks together."""
+    """The number of a data set's samples on all ranks together; asker: who to name where it is not known."""
     try:
         return len(dataset.undivided() if isinstance(dataset, Stream) else dataset)
     except TypeError:

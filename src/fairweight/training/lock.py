@@ -149,7 +149,7 @@ def _try_lock(file: IO[str]) -> bool:
 def _alive_elsewhere(file: IO[str], recorded: dict[str, Any]) -> bool:
     """True if an owner on another machine has touched the file lately; its lock may not show here."""
     if not recorded or recorded.get("host") == socket.gethostname():
-        return False  # the system has said that nobody here holds it
+        return False  # the system has said that no process here holds it
     last_touch = os.fstat(file.fileno()).st_mtime
     os.utime(file.fileno())  # the file system's own clock, which both machines share
     alive = os.fstat(file.fileno()).st_mtime - last_touch < DEAD_AFTER

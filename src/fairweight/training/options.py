@@ -34,9 +34,9 @@ Scheduler: TypeAlias = LRScheduler  # stepped once per epoch; ReduceLROnPlateau 
 class FitOptions:
     """How a run is carried out; what it learns from is given to fit itself.
 
-    per_cell: exemplars of each label (and group) in an exemplar batch. exemplar_batch: how many it has at least; those
-    that per_cell leaves open are drawn from all alike. augment_exemplars: change them at random as training batches
-    are, where fit is given an augmentation. clip_norm: largest norm of the gradient.
+    per_cell: exemplars of each label (and group) in an exemplar batch. exemplar_batch: its least size; exemplars beyond
+    per_cell are drawn evenly from all. augment_exemplars: change them at random as training batches are, where fit is
+    given an augmentation. clip_norm: largest norm of the gradient.
     accumulate: batches per optimizer step. autocast: such as torch.bfloat16. capture: replay whole steps as a CUDA
     graph where that works. compile: torch.compile the step, a minute that long runs on a GPU win back.
     checkpoint_every: seconds between saves within an epoch.

@@ -70,7 +70,7 @@ class LayerPass(ForwardPass):
 
     def _slopes(self, total: Tensor, names: Collection[str] | None = None, *, last: bool = False) -> Parameters:
         weights = self._at_root(total)
-        fresh = self.record is None and self.loss_scale is None  # then it goes back with them
+        fresh = self.record is None and self.loss_scale is None  # then the one backward pass starts with these weights
         with kernels(self.plain_kernels):  # checkpointed layers run again
             return self._at(weights).slopes(None if fresh else weights, names, last=last)
 
@@ -100,7 +100,7 @@ class LayerPass(ForwardPass):
 
 
 def _pull_by_tangent(done: ForwardPass, direction: Parameters) -> Tensor:
-    """By the first way that works for this pass, which no trial has met; the last is approximate."""  # [B]
+    """The pull of a pass that no trial has met, by the first mode that works; the last is approximate."""  # [B]
     plain = replace(done, plain_kernels=True)
     for of, way in ((done, tangent), (plain, tangent), (done, double_backward.tangent)):
         try:
@@ -125,15 +125,8 @@ def layer_forward(
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     parameters = parameters or trainable(unwrap(model))
     seen = Observer(parameters, batch.inputs, len(batch), Switch() if mode.name == "per-layer-frozen" else None)
-    if virtual:
-        done = passes.virtual_forward(
-            model, batch, loss, plain_kernels=mode.plain_kernels, around=seen, parameters=parameters
-        )
-    else:
-        done = passes.forward(
-            model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen,
-            parameters=parameters,
-        )  # fmt: skip
+    run = passes.virtual_forward if virtual else partial(passes.forward, twice=True, check=check)
+    done = run(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen, parameters=parameters)
     losses = done.losses.detach().requires_grad_()
     kept = {**vars(done), "logits": done.logits.detach(), "losses": losses}
     return LayerPass(**kept, mode=mode, seen=seen, graph=done)
@@ -148,13 +141,13 @@ def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = F
     inner = unwrap(model)
     key, found = plan(inner, batch, loss, plain_kernels=plain_kernels, frozen=frozen)
     found.shapes.add(_shapes(batch))
-    # where one sample lies nobody can tell, and it does not matter; of more of them it says nothing
+    # a single sample has no place to be found, nor needs one; the plan does not hold for more of them
     _plans.setdefault(inner, {})[key, loss, len(batch) == 1] = found
     return found
 
 
 def _shapes(batch: Batch) -> tuple[torch.Size, ...]:
-    """Of a sample's inputs: a model may lay long ones out in another way than short ones."""
+    """Shapes of one sample's inputs: a model may arrange long ones in another way than short ones."""
     return tuple(t.shape[1:] for t in tensors(batch.inputs))
 
 

@@ -1,4 +1,4 @@
-"""The contract of a kind of layer: how one call of a function uses parameters, and what is left of it.
+"""The contract of a kind of layer: how one call of a function uses parameters, as terms of the gradient.
 
 A `Kind` reads a `Call`; when the gradient has arrived at its output, it gives `Term`s, each enough for slopes at any
 weights and for a pull. A `Place` says where the samples lie in a tensor.
@@ -27,11 +27,11 @@ class Place(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the axis is the samples'."""
+        """Whether the axis holds the samples and nothing else."""
         return self.outer == self.inner == 1
 
     def scale(self, t: Tensor, ratio: Tensor) -> Tensor:
-        """Each sample's entries times its ratio [B], rounded once."""
+        """Multiply each sample's entries by its ratio [B]; rounds once."""
         if self.plain:
             return matched(t * ratio.view(-1, *(1,) * (t.ndim - self.axis - 1)), t)
         factor = ratio.reshape(-1, *(1,) * (t.ndim - self.axis))
@@ -46,7 +46,7 @@ class Place(NamedTuple):
         return self.reduced(t, (1,) * t.ndim).reshape(self.size)
 
     def reduced(self, t: Tensor, shape: Sequence[int]) -> Tensor:
-        """Each sample's entries summed to a shape that has 1 on the samples' axis."""  # [B, *shape]
+        """Sum each sample's entries to a shape that has 1 on the samples' axis."""  # [B, *shape]
         split, at, kept = t, self.axis, list(shape)
         if not self.plain:
             split, at, kept = self._split(t), at + 1, [*shape[:at], 1, 1, *shape[at:]]
@@ -97,7 +97,7 @@ class Term:
 
 
 class PerSample(Term):
-    """Each sample's own gradient, where that is small: of a bias, a scale, an added parameter."""
+    """The gradient of each sample, kept where it is small: of a bias, a scale, an added parameter."""
 
     def __init__(self, weight: Tensor, each: Tensor) -> None:
         self.weights, self.each = (weight,), each  # [B, *weight]
@@ -156,13 +156,13 @@ def broadcast(weight: Tensor, g: Tensor, place: Place, shape: Sequence[int] | No
 
 
 def as_given(device: str) -> AbstractContextManager[Any]:
-    """Without autocast: products in the precision of what is multiplied."""
+    """Switch autocast off: products in the precision of what is multiplied."""
     # not on is the usual case on a CPU, where to enter another would take its time
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def matched(t: Tensor, like: Tensor) -> Tensor:
-    """In the precision of another tensor."""
+    """The tensor in the precision of another."""
     return t.to(like.dtype) if t.dtype != like.dtype else t
 
 
@@ -188,24 +188,24 @@ class Call(NamedTuple):
 
 
 class Kind:
-    """One call; subclasses say which functions they know, read the call, and make terms of the gradient.
+    """One call of a function; a subclass names the functions it knows, reads the call, and makes terms of its gradient.
 
     A file of the folder `kinds` holds one; its name is the kind's.
     """
 
     functions: ClassVar[frozenset[Any]] = frozenset()
     weights: tuple[Tensor, ...]  # what is learned in the call
-    kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient, and nobody may change in place
+    kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient; must not change in place
     sparse = False  # whether autograd gives a sparse gradient
     instead: tuple[Tensor, Tensor] | None = None  # an argument, and what the call is to be run with in its place
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        """The call read as this kind; None: it is none."""
+        """The call read as this kind; None where it is another."""
         raise NotImplementedError
 
     def terms(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Term]:
-        """From the gradient that arrived at each output, and where the samples lie in it."""
+        """Make terms of the gradient at each output; places: where the samples lie in it."""
         return self.of_one(gradients[0], places[0])
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:

@@ -22,14 +22,14 @@ from fairweight.metagradient.per_layer._routes import Routes, watched
 from fairweight.metagradient.per_layer.kinds.other import Other, outputs
 from fairweight.types import map_tensors, tensors
 
-# Of a tensor without a gradient that is made of samples: whether it is a number of the whole batch.
+# On a tensor without a gradient that is made of samples: whether it is one number for the whole batch.
 _MARK = "_fairweight_of_batch"
 _OF_ALL = ("all", "any", "amax", "amin", "count_nonzero", "max", "mean", "median", "min", "norm", "prod", "sum")
 _REDUCES = frozenset(known for name in _OF_ALL for owner in (torch, Tensor) if (known := getattr(owner, name, None)))
 
 
 class Way(NamedTuple):
-    """One reading of a use: its kind, and where the gradient arrives that its terms are made of."""
+    """One way to read a use: its kind, and the edges whose gradient its terms are made of."""
 
     kind: Kind
     edges: tuple[GradientEdge | None, ...]
@@ -143,7 +143,7 @@ class Observer(Routes, TorchFunctionMode):
         return id(value) in self._learned
 
     def _derive(self, out: Any, sources: Iterable[Tensor]) -> None:
-        """What parameters alone were made into counts as one."""
+        """A tensor made of parameters alone counts as a parameter."""
         names = frozenset().union(*map(self.names, sources))
         for t in tensors(out):
             if t.requires_grad:

@@ -1,4 +1,4 @@
-"""What one forward and one backward pass leave at the layers: slopes at any weights, and the pull along a direction."""
+"""The record of a forward and a backward pass, from which slopes at any weights and the pull are computed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Record:
         self, seen: Observer, losses: Tensor, weights: Tensor, choices: Sequence[Choice], *,
         rest: Rest | None = None, keep: bool = False, check: bool = False,
     ) -> None:  # fmt: skip
-        """Goes back through the graph to the layers' outputs; keep: it can be gone back through again.
+        """Take the gradient at the layers' outputs; keep: the graph is needed again.
 
         check: refuse a pass in which samples lie elsewhere than the choices say; it costs another backward pass.
         """
@@ -159,7 +159,7 @@ class Record:
         return total
 
     def _forward(self, along: Parameters) -> dict[int, Tensor]:
-        """From a direction of the parameters to that of what they were made into: two backward passes over that."""
+        """The direction of tensors made of parameters, from that of the parameters: by two backward passes."""
         weights = {
             id(w): w
             for term, names in zip(self.terms, self._own, strict=True)

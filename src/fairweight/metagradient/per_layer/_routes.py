@@ -66,7 +66,7 @@ class Routes:
         return any(self._picks(item, target.shape, axis) for axis, item in items)
 
     def _everybody(self, item: Any) -> bool:
-        """Whether it is 0, 1, 2, … to the number of samples."""
+        """Whether it counts 0, 1, 2, … up to the number of samples."""
         return isinstance(item, Tensor) and getattr(item, _COUNTED, None) == item._version and len(item) == self.size
 
     def _picks(self, item: Any, shape: Sequence[int], axis: int) -> bool:
@@ -81,7 +81,7 @@ class Routes:
         return self._reads or not self._in_whole(*item.indices(shape[axis]), step=item.step)
 
     def _in_whole(self, *ends: int, step: int | None = None) -> bool:
-        """Whether a cut at these leaves everybody a place in each piece, as in two batches end to end."""
+        """Whether each piece of a cut at these holds every sample once, as in two batches end to end."""
         return step in (None, 1) and all(end % self.size == 0 for end in ends[:2])
 
     def along(self, given: dict[str, Any]) -> bool:
@@ -96,7 +96,7 @@ class Routes:
         return held and self._in_the_way(given.get("source", target))
 
     def over(self, given: dict[str, Any]) -> bool:
-        """An axis, all where none is named."""
+        """An axis, or all if none is named."""
         return self.along({"dim": None, **given})
 
     def turned(self, given: dict[str, Any]) -> bool:
@@ -160,7 +160,7 @@ class Routes:
         return bool(given.get("training")) and self.frozen is None and self._in_the_way(given["input"])
 
     def counted(self, given: dict[str, Any]) -> bool:
-        """Numbers in order, which everybody's own are among."""
+        """Numbers in order, such as the samples' own places."""
         if not given.keys() & {"start", "step"}:
             setattr(given["out"], _COUNTED, given["out"]._version)
         return False

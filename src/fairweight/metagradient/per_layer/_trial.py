@@ -171,7 +171,7 @@ def _nearby(p: Tensor, generator: torch.Generator) -> Tensor:
 
 @contextmanager
 def casts_forgotten() -> Iterator[None]:
-    """Without autocast's memory of what it has cast: copies of parameters would stay in it until autocast ends."""
+    """Switch off autocast's cache, which would hold the copies of parameters until autocast ends."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
@@ -193,7 +193,7 @@ def candidates(shape: Sequence[int], size: int) -> Iterator[Layout]:
         if length == size:
             yield Layout(axis)
     for axis, length in enumerate(shape):
-        if length % size or length in (0, size):  # 0: nobody was sent there
+        if length % size or length in (0, size):  # 0: no sample was sent there
             continue
         rest = length // size
         yield Layout(axis, 1, None)
@@ -231,8 +231,8 @@ def masks(size: int, like: Tensor) -> list[Tensor]:
 
 
 def owners(whole: Tensor, masked: Sequence[Tensor | None]) -> Tensor:
-    """Whose each entry is, from its gradient by all losses and by those that each mask leaves in."""
-    if whole.numel() == 0:  # an expert that nobody was sent to
+    """The sample of each entry, from its gradient by all losses and by those that each mask keeps."""
+    if whole.numel() == 0:  # an expert that got no sample
         return torch.full(whole.shape, UNKNOWN, device=whole.device)
     size = whole.abs()
     clear = size > size.max() * (1e-3 if whole.dtype in (torch.float32, torch.float64) else 2e-2)

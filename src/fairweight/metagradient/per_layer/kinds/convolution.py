@@ -76,7 +76,7 @@ def _each(value: Any, dims: int) -> list[int]:
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Any) -> Any:
-    """As numbers; None where the two sides differ."""
+    """The padding in numbers; None where the two sides need different ones."""
     if not isinstance(padding, str):
         return padding
     if padding == "valid":

@@ -76,7 +76,7 @@ class _Products(Term):
 
 
 class _Affine(_Products):
-    """With a bias, where each sample has one row: fewer and larger operations, which count in small models."""
+    """Weight and bias together, where each sample has one row: fewer operations, which counts in small models."""
 
     def __init__(self, weight: Tensor, bias: Tensor, a: Tensor, g: Tensor, rows: Place, turned: bool) -> None:
         super().__init__(weight, a, g, rows, turned)

@@ -100,7 +100,7 @@ class _Again(Term):
         return torch.stack(parts).sum(dim=0)
 
     def _one_by_one(self, along: Sequence[Any]) -> Tensor:
-        """From each sample's own slopes, where there are first derivatives alone, as of torch.cdist."""  # [B]
+        """The pull from each sample's own slopes, where only first derivatives exist, as for torch.cdist."""  # [B]
         _, g, place = self.arrived[0]
         alone = torch.eye(place.size, dtype=g.dtype, device=g.device)
         each = (zip(self.slopes(one), along, strict=True) for one in alone)
