@@ -252,7 +252,9 @@ class RayTasks:
         try:
             import ray
         except ImportError as error:
-            raise MissingDependency(f"{option('engine', 'ray')} needs Ray; run pip install 'fairweight[ray]'.") from error
+            raise MissingDependency(
+                f"{option('engine', 'ray')} needs Ray; run pip install 'fairweight[ray]'."
+            ) from error
         self.ray: Any = ray
         self.settings = replace(settings, pool=str(Path(settings.pool).resolve()))
         self._own = not ray.is_initialized()
