@@ -188,6 +188,8 @@ def test_unknown_groups_are_left_out():
 def test_empty_cells():
     with pytest.raises(EmptyCell, match="no sample with a known group; give group labels"):
         ExemplarSampler(Cells.of(LABELS, torch.full((18,), -1)), 2)
+    with pytest.raises(EmptyCell, match="4 exemplars with label=2, fewer than 5; lower the floor or drop the group"):
+        ExemplarSampler(Cells.of(LABELS), 2, floor=5)
     with pytest.raises(BadInput, match="per_cell=0"):
         ExemplarSampler(Cells.of(LABELS), 0)
 

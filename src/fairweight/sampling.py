@@ -97,7 +97,7 @@ class TrainSampler:
         return self._order[position * self.batch_size : self.num_samples if last else (position + 1) * self.batch_size]
 
 
-@constrained(per_cell=whole(1), seed=whole(), at_least=whole(0))
+@constrained(per_cell=whole(1), seed=whole(), at_least=whole(0), floor=whole(0))
 class ExemplarSampler:
     """per_cell members of each cell, none twice in a batch; a cell smaller than that is reused and reported.
 
@@ -114,10 +114,16 @@ class ExemplarSampler:
     """
 
     def __init__(
-        self, cells: Cells, per_cell: int, seed: int = 0, *, at_least: int = 0, device: torch.device | str = "cpu"
-    ) -> None:
+        self, cells: Cells, per_cell: int, seed: int = 0, *,
+        at_least: int = 0, device: torch.device | str = "cpu", floor: int = 1,
+    ) -> None:  # fmt: skip
         if len(cells) == 0:
             raise EmptyCell("The exemplar set has no sample with a known group; give group labels for some of it.")
+        for name, count in zip(cells.names, cells.counts, strict=True):
+            if count < floor:
+                raise EmptyCell(
+                    f"{count} exemplars with {name}, fewer than {floor}; lower the floor or drop the group."
+                )
         self.cells, self.per_cell, self.seed, self.device = cells, per_cell, seed, torch.device(device)
         counted = zip(cells.names, cells.counts, strict=True)
         self.reused = tuple(name for name, count in counted if count < per_cell)  # too small for as many members

@@ -10,9 +10,11 @@ from tests import networks as net
 from tests import oracle
 from torch import nn
 
-from fairweight.metagradient import score_gradient
+from fairweight.metagradient import difference, score_gradient
 from fairweight.metagradient.difference import norm, step_length, tangent
-from fairweight.metagradient.passes import virtual_forward
+from fairweight.metagradient.forward import tangent as forward_tangent
+from fairweight.metagradient.passes import pull_by_tangent, virtual_forward
+from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch, map_tensors
@@ -134,6 +136,36 @@ def test_step_length_stays_above_the_rounding_of_the_parameters():
     large = {key: p * 1e4 for key, p in here.items()}
     assert float(step_length(large, along)) == pytest.approx(10 * eps * 5e4 / 0.005, rel=1e-6)
     assert float(norm(map_tensors(along, lambda t: t * 1e-30))) == pytest.approx(0.005e-30, rel=1e-6)
+
+
+class Kinked(nn.Module):
+    """Rounded so coarsely that two passes near each other give the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(20, 10_000), nn.Linear(10_000, net.CLASSES)
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.last(h + (h.detach().bfloat16() - h.detach()).to(h.dtype) * 30)
+
+
+@pytest.mark.parametrize(("model", "cast"), [(lambda: MLP(20, net.CLASSES, (512, 512)), True), (Kinked, False)])
+def test_autocast_s_own_precision_where_it_gives_float32_s_pull(model, cast):
+    """Large models: bfloat16 with a float32 head where the pull's cosine with float32's is at least .999."""
+    torch.manual_seed(0)
+    batch, held, model = net.vectors(16, 20, torch.float32), net.vectors(9, 20, torch.float32, seed=2), model()
+    point = virtual_forward(model, held)
+    along = point.slopes(point.losses.mean(), point.parameters)
+    with torch.autocast("cpu", torch.bfloat16):
+        done = virtual_forward(model, batch)
+        found = pull_by_tangent(done, tangent(done, along))
+    assert bool(difference._factors[model][1]) is cast
+    true = pull_by_tangent(done, tangent(done, along))
+    exact = pull_by_tangent(done, forward_tangent(virtual_forward(model, batch), along))
+    assert torch.equal(found, true) is not cast
+    if cast:
+        assert float(torch.cosine_similarity(found - found.mean(), exact - exact.mean(), dim=0)) > 0.999
 
 
 class Padded(nn.Module):

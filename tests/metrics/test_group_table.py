@@ -100,7 +100,7 @@ def test_what_cannot_be_estimated_is_nan_and_takes_no_part_in_gaps():
     for metric in ("tpr", "fpr", "accuracy", "selection_rate"):
         assert math.isnan(alone.gap(metric))
         assert math.isnan(alone.ratio(metric))
-        assert math.isnan(alone.value(f"{metric}_std"))
+        assert math.isnan(alone.std(metric))
     assert alone.max_fnr == 0.0
     assert alone.worst("accuracy") == 0.5
 
@@ -144,10 +144,10 @@ def test_worst_tenth_rounds_up():
     predictions[:5] = 1  # class 0: half right
     predictions[10:13] = 2  # class 1: 0.7
     table = fm.group_table(classes, predictions)
-    assert table.value("tpr_worst_tenth") == pytest.approx((0.5 + 0.7) / 2)
-    assert table.value("fnr_worst_tenth") == pytest.approx((0.5 + 0.3) / 2)
+    assert table.worst_tenth() == pytest.approx((0.5 + 0.7) / 2)
+    assert table.worst_tenth("fnr") == pytest.approx((0.5 + 0.3) / 2)
     rates = np.array(list(table.by_group("tpr").values()))
-    assert table.value("tpr_std") == pytest.approx(rates.std())
+    assert table.std() == pytest.approx(rates.std())
 
 
 def test_dictionary_is_strict_json_and_frames_have_every_column():
@@ -168,7 +168,7 @@ def test_dictionary_is_strict_json_and_frames_have_every_column():
     assert frame.columns.tolist() == ["n", "n_positive", *columns]
     cells = table.to_pandas("cell")
     assert cells.index.names == ["label", "sex", "age"]
-    assert cells.loc[(2, "M", 1), "tpr"] == pytest.approx(table.estimate("tpr", group=("M", 1), label=2).value)
+    assert cells.loc[(2, "M", 1), "tpr"] == pytest.approx(table.by_cell("tpr")[2, ("M", 1)])
     assert cells["n"].sum() == 50
     binary = fm.group_table([0, 1, 1], [0, 1, 0], ["a", "a", "b"])
     assert binary.to_pandas()["n_positive"].tolist() == [1, 1]
@@ -182,6 +182,8 @@ def test_unknown_names_are_refused_with_the_known_ones():
         table.value("tpdr")
     with pytest.raises(UnknownName, match="selection_rate"):
         table.gap("f1")
+    with pytest.raises(UnknownName, match="fnr"):
+        table.by_cell("accuracy")
     with pytest.raises(BadInput, match="'z' is not a group"):
         table.estimate("tpr", group="z")
     with pytest.raises(BadInput, match="name the group"):

@@ -49,8 +49,8 @@ def test_class_as_group(problem):
     assert table.max_fnr == pytest.approx(1.0 - np.nanmin(recall))
     assert table.worst("tpr") == pytest.approx(np.nanmin(recall))
     known = recall[~np.isnan(recall)]
-    assert table.value("tpr_std") == pytest.approx(float(known.std()) if len(known) > 1 else math.nan, nan_ok=True)
-    assert table.value("tpr_worst_tenth") == pytest.approx(np.sort(known)[: math.ceil(len(known) / 10)].mean())
+    assert table.std() == pytest.approx(float(known.std()) if len(known) > 1 else math.nan, nan_ok=True)
+    assert table.worst_tenth() == pytest.approx(np.sort(known)[: math.ceil(len(known) / 10)].mean())
 
 
 @pytest.mark.slow
@@ -75,8 +75,9 @@ def test_many_classes_with_an_attribute(problem):
         for label in table.labels
         for group in table.groups
     }
-    ours = [table.estimate("tpr", group=group, label=label).value for label, group in recalls]
-    np.testing.assert_allclose(ours, list(recalls.values()))
+    ours = table.by_cell("tpr")
+    assert list(ours) == list(recalls)
+    np.testing.assert_allclose(list(ours.values()), list(recalls.values()))
     spreads = [spread([recalls[label, group] for group in table.groups]) for label in table.labels]
     known = [value for value in spreads if not math.isnan(value)]
     assert table.tprd == pytest.approx(max(known) if known else math.nan, nan_ok=True)
@@ -97,13 +98,9 @@ def test_fpr_and_selection_of_a_cell_are_of_that_label_against_the_others():
     for label in (0, 1, 2):
         member = groups == "a"
         others = member & (labels != label)
-        assert table.estimate("fpr", group="a", label=label).value == pytest.approx(
-            np.mean(predictions[others] == label)
-        )
-        assert table.estimate("selection_rate", "a", label).value == pytest.approx(
-            (predictions[member] == label).mean()
-        )
-        assert table.estimate("fpr", group="b", label=label).value == 0.0
+        assert table.by_cell("fpr")[label, "a"] == pytest.approx(np.mean(predictions[others] == label))
+        assert table.by_cell("selection_rate")[label, "a"] == pytest.approx(np.mean(predictions[member] == label))
+        assert table.by_cell("fpr")[label, "b"] == 0.0
     assert table.fpr_gap == pytest.approx(0.25)
     assert math.isnan(table.by_group("selection_rate")["a"])  # it would be one third whatever the model
 

@@ -7,10 +7,9 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor, nn
@@ -30,6 +29,9 @@ from fairweight.data import (
 from fairweight.data.meaning import Meaning
 from fairweight.errors import BadInput, SmallCell
 from fairweight.sampling import Cells
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = np.ndarray[Any, Any]
 # Columns beside the inputs, by names that no input has.
@@ -107,6 +109,8 @@ def dataset_of(
 
     Where a cell has fewer rows than the command line takes, exemplars stay in training and there is no validation.
     """
+    import pandas as pd
+
     frame = pd.concat([_frame(part) for part in given], ignore_index=True)
     # A Dataset has test rows and an estimator has none: the first sample stands in, and is not used.
     frame = pd.concat([frame, frame.iloc[:1].assign(**{PART: "test"})], ignore_index=True)
@@ -137,6 +141,8 @@ def dataset_of(
 
 def _frame(part: Given) -> pd.DataFrame:
     """Inputs, label, groups and part side by side; samples of an array have their number for an input."""
+    import pandas as pd
+
     array = isinstance(part.inputs, np.ndarray)
     frame = pd.DataFrame({ROW: range(len(part.labels))}) if array else part.inputs.reset_index(drop=True)
     columns: dict[str, Any] = {LABEL: part.labels.numpy(), PART: part.part}
@@ -147,6 +153,8 @@ def _frame(part: Given) -> pd.DataFrame:
 
 def group_columns(groups: Any) -> pd.DataFrame:
     """Sensitive features under the names that they have beside the inputs."""
+    import pandas as pd
+
     frame = pd.DataFrame(groups)
     return frame.set_axis([f"{GROUP} {place + 1}" if place else GROUP for place in range(frame.shape[1])], axis=1)
 

@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, check_random_state, column_or_1d
@@ -280,6 +279,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             dtype = (np.float64, np.float32) if self.standardize else np.float32
             checks = {"dtype": dtype, "allow_nd": self.module is not None, "reset": reset}
             return (validate_data(self, X, **checks), None) if y is None else validate_data(self, X, y, **checks)
+        import pandas as pd
+
         frame = hasattr(X, "iloc") and hasattr(X, "columns")
         X = validate_data(self, X, skip_check_array=frame, reset=reset)
         if reset:
@@ -292,6 +293,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return X, y
 
     def _given(self, X: Any, y: Array, groups: Any, part: str) -> Given:  # noqa: N803
+        import pandas as pd
+
         if unknown := sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str):
             raise BadInput(f"{part} holds the label {unknown[0]!r}, which y does not; leave those samples out.")
         labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))

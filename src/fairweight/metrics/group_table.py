@@ -170,6 +170,14 @@ class GroupTable:
         """The worst group's value: the highest of fnr and fpr, the lowest of any other metric."""
         return self.numbers[metric].value(Statistic("worst", metric))
 
+    def std(self, metric: str = "tpr") -> float:
+        """Standard deviation over the groups."""
+        return self.numbers[metric].value(Statistic("std", metric))
+
+    def worst_tenth(self, metric: str = "tpr") -> float:
+        """Mean of the worst tenth of the groups, rounded up: of ten groups, the worst one."""
+        return self.numbers[metric].value(Statistic("worst_tenth", metric))
+
     def worst_group(self, metric: str = "accuracy") -> Any:
         """The worst group, or the worst (label, group); None where nothing could be estimated."""
         values = self.numbers[metric].values  # [R, T]
@@ -182,6 +190,12 @@ class GroupTable:
     def by_group(self, metric: str) -> dict[Hashable, float]:
         """A metric's value for every group; of rates by label and group, the mean over labels."""
         return dict(zip(self.groups, self.numbers[metric].row_values.tolist(), strict=True))
+
+    def by_cell(self, metric: str) -> dict[tuple[Hashable, Hashable], float]:
+        """A rate's value for every (label, group)."""
+        if metric not in BY_CELL:
+            raise UnknownName(f"{metric!r} is no rate by label and group; choose from: {', '.join(BY_CELL)}.")
+        return dict(zip(_export.cell_keys(self), self.numbers[metric].values.T.ravel().tolist(), strict=True))
 
     def value(self, name: str) -> float:
         """A number that sums up the table, by name, such as "tprd" or "accuracy_gap"."""
