@@ -15,6 +15,8 @@ def test_rows_begin_where_they_say(monkeypatch, tmp_path):
     assert Path(found["picture"]).is_file()
     ours, tuned = (found["rows"][name]["accuracy"]["mean"] for name in (demo.OURS, demo.TUNED))
     assert found["beside_fine_tuned"]["mean"] == ours - tuned
-    assert "fine-tuning on them" in demo.text_of(found)
+    table, said = demo.text_of(found).split("\n\n")
+    assert max(map(len, table.splitlines())) <= 80
+    assert "fine-tuning on them" in said
     sizes = {name: (Path(paths[0]) / "weights.parquet").stat().st_size for name, paths in found["folders"].items()}
     assert sizes["Exemplars only"] < sizes["Uniform"] < sizes["Uniform with the exemplars added"]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from tests import audits
 
-from fairweight.apps._train_text import closing, ending, in_words, next_steps
+from fairweight.apps._train_text import _calibration, closing, ending, in_words, next_steps
 from fairweight.cli import in_flags
 from fairweight.metrics import group_table
 from fairweight.runs.spec import Spec
@@ -55,3 +55,15 @@ def test_one_round_is_no_plural_and_rows_without_a_group_are_counted():
     lines = ending(SimpleNamespace(verdict=None, table=table, result=result))
     assert lines["Kept"].endswith(", 1 round of trees")
     assert lines["How sure"].startswith("one seed, 96 test rows whose group is known (of 100): ")
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"), [(["even", "odd"], "labelled odd"), (list("abc"), "labelled as predicted")]
+)
+def test_calibration_says_which_label_it_counts(labels, says):
+    codes = [k % len(labels) for k in range(30)]
+    share = {"n": 30, "predicted": 0.5, "observed": 0.5, "error": 0.0}
+    before = group_table(codes, codes, label_names=labels)
+    calibration = {when: {"all": share} for when in ("before", "after")}
+    verdict = SimpleNamespace(before=before, calibration=calibration, chosen="forml", kept_plain=False)
+    assert says in _calibration(verdict).splitlines()[0]

@@ -231,7 +231,7 @@ def test_retrain_closes_the_loop_over_seeds(runs):
     titles = ("all samples", "kept by the rule", "random, same size", "random, same count per class")
     for title in titles:
         assert any(line.startswith(title) for line in lines), done.stdout
-        assert all(f" {title}, seed {seed}: accuracy" in done.stderr for seed in range(2)), done.stderr
+        assert all(f" {title}, seed {seed}: trained in " in done.stderr for seed in range(2)), done.stderr
     summary = json.loads((runs / "loop" / "condense.json").read_text())
     kept = summary["kept"]
     assert summary["retrained"]["kept"]["samples"] == kept

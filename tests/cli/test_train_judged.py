@@ -155,6 +155,7 @@ def test_images_are_judged_by_two_trainings_that_are_never_repeated(tmp_path):
     assert {"plain training", "forml", "plain training + bias-0.25", "forml + bias-1"} <= set(names)
     assert metrics["chosen"] in names
     assert metrics["calibration"]["after"]["all"]["n"] == metrics["n"]
+    assert "judged     beside plain training, on validation rows" in first.stderr
     again = fairweight(tmp_path, *words)
     assert again.returncode == 0, again.stderr
     assert "found finished" in again.stdout

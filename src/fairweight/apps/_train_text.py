@@ -31,6 +31,8 @@ def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     settings = in_words(prepared.spec, dataset)
     if prepared.spec.network.get("name") != TREES:  # which are not grown yet
         settings["network"] += f" ({prepared.built.parameters:,} parameters)"
+    if prepared.spec.judge:
+        settings["judged"] = "beside plain training, on validation rows; one of the two is kept"
     if request is not None:
         goal = prepared.goal
         more_seeds = f", and {request.seeds - 1} more to judge by" if request.seeds > 1 else ""
@@ -107,8 +109,8 @@ def next_steps(trained: Trained) -> dict[str, str]:
 
 def _calibration(verdict: Verdict) -> str:
     """How often a label is true in each group, and how often the model expects it; error: their distance over bins."""
-    positive = verdict.before.samples.positive
-    counted = "labelled as predicted" if positive is None else f"labelled {verdict.before.labels[positive]}"
+    labels = verdict.before.labels
+    counted = f"labelled {labels[1]}" if len(labels) == 2 else "labelled as predicted"
     shown = {f"{verdict.chosen} expects (error)": verdict.calibration["after"]}
     if not verdict.kept_plain:
         shown = {"plain expects (error)": verdict.calibration["before"], **shown}

@@ -24,8 +24,9 @@ EPOCHS, MANY = 40, 80  # the 150 exemplars alone have fewer steps to an epoch; m
 def text_of(record: Mapping[str, Any]) -> str:
     """The rows and how well low scores find wrong labels, for a terminal."""
     auc, more = record["auc_wrong_labels"], _points(record["beside_fine_tuned"])
-    lines = [(f"in %, mean ± standard error, {auc['n']} seeds", *NUMBERS.values())]
-    lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in record["rows"].items()]
+    lines = [(f"%, mean ± standard error, {auc['n']} seeds", *NUMBERS.values())]
+    for name, row in record["rows"].items():  # in 80 columns
+        lines.append((name.replace("the ", ""), *(_points(row[number]) for number in NUMBERS)))
     return (
         f"{columns(lines)}\n\nThe 150 exemplars used plainly: FORML is {more} points more accurate than fine-tuning "
         f"on them.\nA low score finds a wrong label: AUC {mean_text(auc, 3)}."

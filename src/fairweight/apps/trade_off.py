@@ -148,4 +148,5 @@ def _front(runs: Mapping[str, Result], judged: Mapping[str, Any], goal: Goal) ->
     source = Path(spec.source).name or spec.source
     facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(runs) - 1)}
     title, dots = f"Trade-off: {source}", judged_dots(judged, details)
-    return Front(title, dots, goal.criterion.measure, where, f"{SPREAD} One seed.", rule, facts)
+    notes = ("A strength multiplies the terms of the objective that compare groups.",)
+    return Front(title, dots, goal.criterion.measure, where, f"{SPREAD} One seed.", rule, facts, notes)
