@@ -39,6 +39,9 @@ _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 _EPOCH = re.compile(r"([\w-]+): epoch \d+/")
 _TIMES = re.compile(r"\d+(?:\.\d+)? (?:seconds?|minutes?|s|ms)\b")
 TOLERANCE = 0.02  # another processor may round otherwise
+# Pages with a long FORML training in float32, which makes a last digit a tenth of a logit: there a test sample may get
+# another prediction. What one sample is of the smallest class, of 18 validation rows here.
+ONE_SAMPLE = {"tutorials/wrong-labels.md": 1 / 18}
 
 
 def run_page(path: Path) -> tuple[str, dict[str, bytes]]:
@@ -68,8 +71,8 @@ def run_page(path: Path) -> tuple[str, dict[str, bytes]]:
     return _BLOCK.sub(rewritten, text), pictures
 
 
-def differences(shown: str, found: str) -> list[str]:
-    """Lines that differ by more than seconds and the last digits of numbers."""
+def differences(shown: str, found: str, sample: float = 0.0) -> list[str]:
+    """Lines that differ by more than seconds and the last digits of numbers; sample: the share that one may move."""
     lines = [], []
     for text, kept in zip((shown, found), lines, strict=True):
         kept += [re.sub(r"\s+", " ", _TIMES.sub("SECONDS", line)).strip() for line in text.splitlines()]
@@ -78,7 +81,7 @@ def differences(shown: str, found: str) -> list[str]:
     wrong, ranking = [], False
     for a, b in zip(*lines, strict=True):
         ranking = bool(a) and (ranking or a.startswith("rank "))  # rounding decides who comes first of equals
-        if not (_words(a) == _words(b) if ranking else _alike(a, b)):
+        if not (_words(a) == _words(b) if ranking else _alike(a, b, sample)):
             wrong.append(f"shown: {a}\nfound: {b}")
     return wrong
 
@@ -87,15 +90,20 @@ def _words(line: str) -> str:
     return _NUMBER.sub("#", line)
 
 
-def _alike(a: str, b: str) -> bool:
+def _alike(a: str, b: str, sample: float) -> bool:
     numbers = zip(_NUMBER.findall(a), _NUMBER.findall(b), strict=False)
-    return _words(a) == _words(b) and all(_near(x, y) for x, y in numbers)
+    return _words(a) == _words(b) and all(_near(x, y, sample) for x, y in numbers)
 
 
-def _near(a: str, b: str) -> bool:
+def _near(a: str, b: str, sample: float) -> bool:
     x, y = (float(number.replace(",", "")) for number in (a, b))
-    counts = "." not in a + b and min(x, y) >= 10  # one sample may lie on the other side of a limit
-    return abs(x - y) <= max(TOLERANCE * max(1.0, abs(x), abs(y)), 1.0 if counts else 0.0)
+    size = max(1.0, abs(x), abs(y))
+    if "." not in a + b:  # of counts, one sample may lie on the other side of a limit
+        least = float(min(x, y) >= 10) + float(sample > 0)
+    else:
+        in_percent = size > 1 and len(a.rpartition(".")[2]) <= 2
+        least = 100 * sample if in_percent else sample
+    return abs(x - y) <= max(TOLERANCE * size, least)
 
 
 def _environment() -> dict[str, str]:
@@ -192,7 +200,10 @@ def main() -> None:
         path = DOCS / name
         done, pictures = run_page(path)
         if said.check:
-            wrong += [f"{name}: {line}" for line in differences(path.read_text(encoding="utf-8"), done)]
+            wrong += [
+                f"{name}: {line}"
+                for line in differences(path.read_text(encoding="utf-8"), done, ONE_SAMPLE.get(name, 0.0))
+            ]
             continue
         path.write_text(done, encoding="utf-8")
         for link, content in pictures.items():

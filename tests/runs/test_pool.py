@@ -268,7 +268,7 @@ def test_a_gpu_takes_several_small_networks_at_a_time_and_one_large(tiny, monkey
 
 def test_ray_that_is_not_installed_is_a_sentence(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingDependency, match=r"install fairweight\[ray\]"):
+    with pytest.raises(MissingDependency, match=r"pip install .fairweight\[ray\]."):
         run_all([tiny], tmp_path, engine="ray")
 
 

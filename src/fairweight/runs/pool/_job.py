@@ -251,10 +251,8 @@ class RayTasks:
     def __init__(self, settings: Settings, jobs: int) -> None:
         try:
             import ray
-        except ImportError as error:
-            raise MissingDependency(
-                f"{option('engine', 'ray')} needs Ray; run pip install 'fairweight[ray]'."
-            ) from error
+        except ImportError:
+            raise MissingDependency(f"{option('engine', 'ray')} needs Ray: pip install 'fairweight[ray]'.") from None
         self.ray: Any = ray
         self.settings = replace(settings, pool=str(Path(settings.pool).resolve()))
         self._own = not ray.is_initialized()
