@@ -10,12 +10,12 @@ anything with them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fairweight.types import tensors
@@ -208,8 +208,8 @@ class Routes:
 
 Look = Callable[[Routes, dict[str, Any]], bool]
 Watch = tuple[tuple[str, ...], Look]
-# names of functions: names of their arguments, and how a call is looked at
-_LOOKS: dict[str, tuple[str, Look]] = {
+# names of functions, without the number of axes: names of their arguments, and how a call is looked at, if it is
+_LOOKS: dict[str, tuple[str, Look | None]] = {
     "item tolist numpy __array__ __int__ __float__ __complex__ __bool__ __index__": ("input", Routes.read),
     "__getitem__ __setitem__ index_put": ("input index source", Routes.indexed),
     "index_select gather index_add index_copy index_reduce": ("input dim index source", Routes.along),
@@ -239,24 +239,21 @@ _LOOKS: dict[str, tuple[str, Look]] = {
     "layer_norm rms_norm": ("input", Routes.along),
     "glu": ("input dim", Routes.along),
     "rfft irfft fft ifft": ("input n dim", Routes.along),
-}
-# Names of other functions, without the number of axes: those that take every entry of the first axis by itself, and
-# those that leave every sample in its place, or lay samples out as the trial finds them.
-_EACH = (
+    # each entry of the first axis by itself
     "conv conv_transpose max_pool avg_pool lp_pool adaptive_max_pool adaptive_avg_pool fractional_max_pool group_norm "
     "instance_norm local_response_norm pad interpolate grid_sample bilinear pixel_shuffle pixel_unshuffle "
-    "channel_shuffle fold unfold bmm baddbmm tril triu cross_entropy nll_loss binary_cross_entropy_with_logits mse_loss"
-)
-_HARMLESS = (
-    "get size len cat concat stack hstack vstack transpose permute t movedim moveaxis swapaxes swapdims squeeze "
-    "unsqueeze expand expand_as broadcast_to repeat tile contiguous clone detach to type type_as double float half "
-    "bfloat16 cpu cuda real imag view_as_real view_as_complex requires_grad log_sigmoid dropout alpha_dropout linear "
-    "feature_dropout prelu embedding embedding_bag lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell "
+    "channel_shuffle fold unfold bmm baddbmm tril triu cross_entropy nll_loss binary_cross_entropy_with_logits "
+    "mse_loss": ("input weight third", Routes.each),
+    # every sample stays in its place, or is laid out as the trial finds it
+    "__get__ __len__ size cat concat stack hstack vstack transpose permute t movedim moveaxis swapaxes swapdims "
+    "squeeze unsqueeze expand expand_as broadcast_to repeat tile contiguous clone detach to type type_as double float "
+    "half bfloat16 cpu cuda real imag view_as_real view_as_complex requires_grad log_sigmoid dropout alpha_dropout "
+    "linear feature_dropout prelu embedding embedding_bag lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell "
     "rnn_relu_cell diag_embed multi_head_attention_forward fake_quantize_per_tensor_affine "
-    "fake_quantize_per_channel_affine"
-)
+    "fake_quantize_per_channel_affine": ("", None),
+}
 # Functions of one entry each, by the name of one that torch marks as such.
-_SAME = {"copy": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "rdiv": "div", "rpow": "pow"}
+_SAME = {"copy": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "__rdiv__": "div", "__rpow__": "pow"}
 _SAME |= dict.fromkeys(("hardswish", "tanhshrink", "softsign"), "neg")
 _OTHER_NAMES = {
     **{"src": "source", "value": "source", "values": "source", "repeats": "by", "dims": "dim", "dimension": "dim"},
@@ -268,31 +265,22 @@ _OTHER_NAMES = {
 @cache
 def watched(func: Any) -> Watch | None:
     """How a call of a function is looked at, with the names of its arguments; None: it need not be."""
-    if func in _listed():
-        return _listed()[func]
-    name = getattr(func, "__name__", "").strip("_")
-    if {name, bare := name.rstrip("123d")} & {*_HARMLESS.split()}:
-        return None
-    if {name, bare} & {*_EACH.split()}:
-        return ("input", "weight", "third"), Routes.each
-    packet = getattr(torch.ops.aten, _SAME.get(name, name), None)
-    known = [getattr(packet, key) for key in packet.overloads() if "out" not in key] if packet is not None else []
-    if not any(torch.Tag.pointwise in one.tags for one in known):
+    name = "" if isinstance(func, torch._ops.OpOverloadPacket) else getattr(func, "__name__", "")  # of one's own
+    name = name if name.startswith("__") else re.sub("^(linalg|fft|special)_", "", name.strip("_"))
+    for listed in (name, name.rstrip("123d")):
+        if (known := _by_name().get(listed)) is not None:
+            return None if known[1] is None else (tuple(known[0].split()), known[1])
+    packet = getattr(torch.ops.aten, _SAME.get(name, name.strip("_")), None)
+    ways = [getattr(packet, key) for key in packet.overloads() if "out" not in key] if packet is not None else []
+    if not any(torch.Tag.pointwise in way.tags for way in ways):
         return ("first", "second", "third", "fourth"), Routes.unknown
-    counts = [sum(a.type.kind() == "TensorType" for a in one._schema.arguments) for one in known]
+    counts = [sum(a.type.kind() == "TensorType" for a in way._schema.arguments) for way in ways]
     return (("first", "second", "third"), Routes.broadcast) if max(counts) > 1 else None
 
 
 @cache
-def _listed() -> dict[Any, Watch]:
-    found: dict[Any, Watch] = {}
-    for functions, (names, look) in _LOOKS.items():
-        for function in functions.split():
-            for owner in (torch, Tensor, torch._VF, torch.linalg, torch.special, torch.fft, F):
-                for name in (function, f"{function}_"):
-                    if (known := getattr(owner, name, None)) is not None:
-                        found[known] = tuple(names.split()), look
-    return found
+def _by_name() -> dict[str, tuple[str, Look | None]]:
+    return {name: look for names, look in _LOOKS.items() for name in names.split()}
 
 
 def _axes(items: tuple[Any, ...], ndim: int) -> Iterator[tuple[int, Any]]:
