@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -219,12 +219,8 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
         z = in_full(done.logits.detach()).requires_grad_()
         losses = done.loss(z, done.batch.labels)
         if done.loss is not classification_loss:  # one of the caller's may see other samples' rows, too
-            try:
+            with suppress(RuntimeError):  # where it has a first derivative alone, the trial has compared what follows
                 return double_backward.moved([losses], [z], [moved])[0]
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError:  # it has a first derivative alone; a mode's trial has compared what follows
-                pass
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
     along = slope * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)

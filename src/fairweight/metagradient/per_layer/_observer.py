@@ -25,6 +25,7 @@ from fairweight.types import map_tensors, tensors
 # On a tensor without a gradient that is made of samples: whether it is one number for the whole batch.
 _MARK = "_fairweight_of_batch"
 _OF_ALL = ("all", "any", "amax", "amin", "count_nonzero", "max", "mean", "median", "min", "norm", "prod", "sum")
+_functions: Any = torch._C._functorch
 _REDUCES = frozenset(known for name in _OF_ALL for owner in (torch, Tensor) if (known := getattr(owner, name, None)))
 
 
@@ -86,8 +87,8 @@ class Observer(Routes, TorchFunctionMode):
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = self._seen(func, args, kwargs)
-        if func in watched():
-            self.look(func, args, kwargs, out)
+        if (watch := watched(func)) is not None:
+            self.look(watch, args, kwargs, out)
         return out
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -132,6 +133,8 @@ class Observer(Routes, TorchFunctionMode):
 
     def _mark(self, out: Any, func: Any, given: list[Tensor]) -> None:
         """Note that a result belongs to samples, where it does: to the whole batch, or perhaps to single ones."""
+        if isinstance(out, Tensor) and _functions.is_batchedtensor(out):  # what torch.vmap runs hides its axes
+            self.sends = True
         own = [t for t in given if self.of_samples(t)]
         if own and isinstance(out, Tensor | list | tuple):
             of_all = func in _REDUCES and self.size in own[0].shape
