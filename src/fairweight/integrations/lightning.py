@@ -68,7 +68,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
         if accumulate < 1:
             raise BadInput(f"FormlCallback(accumulate={accumulate}): give the batches of a step, 1 or more.")
         self.exemplars, self.per_cell, self.accumulate, self.seed = exemplars, per_cell, accumulate, seed
-        self._make_method = method or (lambda net, number: FORML(net, number, objective))
+        self._make_method = method or partial(FORML, objective=objective)  # Lightning pickles it to start processes
         self._num_samples = num_samples
         self._clip = gradient_clip_val, gradient_clip_algorithm
         self._method: Reweighter | None = None
@@ -161,6 +161,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
         self._saved = state_dict or None
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # Lightning compiles a compiled module's training_step
 def forml_step(module: Any, batch: Any) -> Tensor | None:
     """The training step of a module with manual optimization, right under every strategy that replicates the model."""
     callbacks = [c for c in module.trainer.callbacks if isinstance(c, FormlCallback)]
