@@ -1,14 +1,4 @@
-"""Lightning: a callback that holds the method and draws exemplars, and the training step of manual optimization.
-
-class Net(L.LightningModule):
-    automatic_optimization = False           # forward(inputs) gives logits
-
-    def training_step(self, batch, batch_idx):
-        return forml_step(self, batch)
-
-trainer = L.Trainer(strategy="ddp", devices=2, callbacks=[FormlCallback(exemplars=held_out)])
-trainer.fit(Net(), DataLoader(fw.with_rows(dataset), 64))
-"""
+"""Lightning: a callback that holds the method and draws exemplars, and the training step of manual optimization."""
 
 from __future__ import annotations
 

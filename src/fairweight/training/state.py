@@ -176,10 +176,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def clear(path: Path, *, dead: bool = False) -> None:
-    """Delete what killed writers of this file left beside it; dead: only of processes that are no more.
-
-    Refuses a link, a pipe or a folder in the file's place, before anybody reads or replaces it.
-    """
+    """Delete what killed writers (dead: that are no more) left beside this file; refuse one that is no regular file."""
     _refuse_irregular(path)
     for leftover in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
         process = leftover.name[len(_prefix(path)) : -len(".part")]
