@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairweight.errors import printable
 from fairweight.report import plots
 from fairweight.report._format import file_text, percent, templates, words
 from fairweight.report.audit import Audit, Trained
@@ -53,7 +54,9 @@ def front_html(front: Front) -> str:
 
 
 def _render(name: str, title: str, values: Mapping[str, Any]) -> str:
-    environment, glossary = templates(autoescape=True), Glossary()
+    # Control characters would be copied with a command, and marks that turn text round hide what it says.
+    environment = templates(autoescape=True, finalize=lambda value: printable(value) if type(value) is str else value)
+    glossary = Glossary()
     environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _with_code(_tight(text))}
     environment.filters["terms"] = lambda text: glossary.mark(_tight(text))
     environment.globals["glossary"] = glossary.listed
