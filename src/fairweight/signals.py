@@ -141,9 +141,5 @@ def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
     if _State.received is None or not issubclass(lost.exc_type, KeyboardInterrupt):
         _State.other_hook(lost)
         return
-    signal.signal(signal.SIGALRM, _on_lost)
+    signal.signal(signal.SIGALRM, lambda *_: _interrupt())
     signal.setitimer(signal.ITIMER_REAL, 0.05)
-
-
-def _on_lost(number: int, frame: FrameType | None) -> None:
-    _interrupt()

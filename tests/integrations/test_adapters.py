@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -126,6 +128,27 @@ def test_lightning_says_what_it_does_not_know() -> None:
         lightning({"a": DataLoader(fw.with_rows(TRAIN), 16)})
 
 
+def test_a_compiled_module_trains_as_it_does_plainly() -> None:
+    """Lightning compiles its whole training_step."""
+    L = pytest.importorskip("lightning", reason="lightning is not installed")
+    plain, callback = lightning()
+    fit = L.Trainer.fit
+    with patch.object(
+        L.Trainer, "fit", lambda self, module, *given: fit(self, torch.compile(module, backend="eager"), *given)
+    ):
+        again, other = lightning()
+    assert torch.equal(callback.method.scores, other.method.scores)
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), again.parameters(), strict=True))
+
+
+def test_a_callback_can_be_sent_to_other_processes() -> None:
+    """As ddp_spawn does."""
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    from fairweight.integrations.lightning import FormlCallback
+
+    assert ForkingPickler.dumps(FormlCallback(HELD, objective=fw.MeanLoss()))
+
+
 # -- transformers --------------------------------------------------------------------------------------
 
 WORDS = torch.randint(1, 40, (120, 6), generator=torch.Generator().manual_seed(0)).tolist()
@@ -207,6 +230,17 @@ def test_the_best_model_comes_with_its_own_scores(tmp_path: Path) -> None:
     found = trainer(tmp_path, load_best_model_at_end=True, metric_for_best_model="eval_loss", **how)
     found.train()
     assert found.state.best_model_checkpoint.endswith(f"-{found.reweighter.steps}")
+
+
+def test_a_new_model_of_model_init_gets_a_method_of_its_own(tmp_path: Path) -> None:
+    """As each trial of hyperparameter_search does."""
+    found = trainer(tmp_path, max_steps=2)
+    found.model_init = lambda: trainer(tmp_path).model
+    found.train()
+    first, numbers_of_first = found.model, numbers(found)
+    found.train()
+    assert found.model is not first
+    assert all(torch.equal(a, b) for a, b in zip(numbers(found), numbers_of_first, strict=True))
 
 
 def test_a_loss_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:

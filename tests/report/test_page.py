@@ -254,3 +254,11 @@ def test_many_labels_in_groups_have_a_grid():
 
 def test_the_same_audit_makes_the_same_page(page):
     assert html(whole()) == page
+
+
+def test_control_characters_and_marks_that_turn_text_round_are_spelled():
+    group = "F\u202egnp\x1b[201~"
+    found = whole()
+    page = html(replace(found, facts={**found.facts, "group": group, "command": f"fairweight train x --group {group}"}))
+    assert not re.search("[\x00-\x08\x0e-\x1f\u202a-\u202e\u2066-\u2069]", page)
+    assert "F\\u202egnp\\x1b[201~" in page

@@ -1,5 +1,6 @@
 """One writer at a time in a folder; the dead hold nothing."""
 
+import errno
 import json
 import os
 import signal
@@ -48,6 +49,22 @@ def test_a_second_process_is_refused_by_name_and_the_dead_are_not_feared(tmp_pat
         assert owner(folder)["process"] == os.getpid()
         (folder / "kept").touch()
     assert [path.name for path in folder.iterdir()] == ["kept"]
+
+
+def test_without_locks_of_the_system_a_living_writer_on_this_machine_is_still_seen(tmp_path, monkeypatch):
+    def no_locks(*_given):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    process = held(tmp_path / "run")
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    try:
+        with pytest.raises(FolderBusy, match=rf"process {process.pid} on "), claimed(tmp_path / "run"):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    with claimed(tmp_path / "run"):
+        assert owner(tmp_path / "run")["process"] == os.getpid()
 
 
 def test_the_thread_that_holds_it_may_ask_again_and_no_other(tmp_path):

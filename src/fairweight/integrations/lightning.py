@@ -1,14 +1,4 @@
-"""Lightning: a callback that holds the method and draws exemplars, and the training step of manual optimization.
-
-class Net(L.LightningModule):
-    automatic_optimization = False           # forward(inputs) gives logits
-
-    def training_step(self, batch, batch_idx):
-        return forml_step(self, batch)
-
-trainer = L.Trainer(strategy="ddp", devices=2, callbacks=[FormlCallback(exemplars=held_out)])
-trainer.fit(Net(), DataLoader(fw.with_rows(dataset), 64))
-"""
+"""Lightning: a callback that holds the method and draws exemplars, and the training step of manual optimization."""
 
 from __future__ import annotations
 
@@ -68,7 +58,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
         if accumulate < 1:
             raise BadInput(f"FormlCallback(accumulate={accumulate}): give the batches of a step, 1 or more.")
         self.exemplars, self.per_cell, self.accumulate, self.seed = exemplars, per_cell, accumulate, seed
-        self._make_method = method or (lambda net, number: FORML(net, number, objective))
+        self._make_method = method or partial(FORML, objective=objective)  # Lightning pickles it to start processes
         self._num_samples = num_samples
         self._clip = gradient_clip_val, gradient_clip_algorithm
         self._method: Reweighter | None = None
@@ -161,6 +151,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
         self._saved = state_dict or None
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # Lightning compiles a compiled module's training_step
 def forml_step(module: Any, batch: Any) -> Tensor | None:
     """The training step of a module with manual optimization, right under every strategy that replicates the model."""
     callbacks = [c for c in module.trainer.callbacks if isinstance(c, FormlCallback)]

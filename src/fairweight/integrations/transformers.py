@@ -74,7 +74,7 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
                 "FormlTrainer weighs each sample's own loss; leave label_smoothing_factor and compute_loss_func out, "
                 "and give another loss by method=lambda model, n: fw.FORML(model, n, loss=...)."
             )
-        self._make_method = method or (lambda net, number: FORML(net, number, objective))
+        self._make_method = method or partial(FORML, objective=objective)
         self._exemplars, self._per_cell, self._num_samples = exemplar_dataset, per_cell, num_samples
         self._sampler: ExemplarSampler | None = None
         self._exemplar: Batch | None = None  # this process's part of the exemplars of the update
@@ -95,6 +95,11 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
             begin(method, self._samples(self.train_dataset).loader, self._exemplar_samples)
             self._accelerated = Accelerated(self.accelerator, method)
         return self._accelerated.method
+
+    def call_model_init(self, trial: Any = None) -> Any:
+        """A new model, of another training or trial, gets a method of its own."""
+        self._accelerated = None
+        return super().call_model_init(trial)
 
     def _samples(self, rowed: Any) -> LoaderSamples:
         """A dataset's samples by row, collated as the Trainer does, without columns that nobody knows."""

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup, escape
 
+from fairweight.errors import printable
 from fairweight.report import plots
 from fairweight.report._format import file_text, percent, templates, words
 from fairweight.report.audit import Audit, Trained
@@ -59,7 +60,9 @@ def front_html(front: Front) -> str:
 def _render(name: str, title: str, values: Mapping[str, Any]) -> str:
     from jinja2 import pass_context
 
-    environment, glossary = templates(autoescape=True), Glossary()
+    # Control characters would be copied with a command, and marks that turn text round hide what it says.
+    environment = templates(autoescape=True, finalize=lambda value: printable(value) if type(value) is str else value)
+    glossary = Glossary()
     environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _with_code(_tight(text))}
     # With the context, a constant is marked where it is shown and not while the template is compiled.
     environment.filters["terms"] = pass_context(lambda _, text: glossary.mark(_tight(text)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairweight.errors import FolderBusy, FolderRefused, NoSpace, option
+from fairweight.training.state import is_alive
 
 FILE = ".lock"
 HEARTBEAT = 10.0  # seconds between two touches by the owner
@@ -106,7 +107,8 @@ def _take_lock_file(path: Path) -> IO[str]:
         except OSError as error:
             raise _refused(path, "written to", error) from error
         recorded = owner(path) or {}
-        if not _try_lock(file) or _alive_elsewhere(file, recorded):
+        locked = _try_lock(file)
+        if locked is False or _alive(file, recorded, locked=locked is True):
             file.close()
             raise _busy(path, owner(path) or recorded)
         with suppress(OSError):
@@ -133,8 +135,8 @@ def _open_lock(lock: Path) -> IO[str]:
     return os.fdopen(os.open(lock, flags, 0o666), "r+", encoding="utf-8")
 
 
-def _try_lock(file: IO[str]) -> bool:
-    """Lock the file; where the system has no locks, only the content of the file counts."""
+def _try_lock(file: IO[str]) -> bool | None:
+    """Lock the file; None where the system has no locks, and only the content of the file counts."""
     try:
         import fcntl
 
@@ -142,14 +144,16 @@ def _try_lock(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError):
-        pass  # not a Unix, or a file system without locks
+        return None  # not a Unix, or a file system without locks
     return True
 
 
-def _alive_elsewhere(file: IO[str], recorded: dict[str, Any]) -> bool:
-    """True if an owner on another machine has touched the file lately; its lock may not show here."""
-    if not recorded or recorded.get("host") == socket.gethostname():
-        return False  # the system has said that no process here holds it
+def _alive(file: IO[str], recorded: dict[str, Any], *, locked: bool) -> bool:
+    """True if an owner has touched the file lately whose lock does not show: on another machine, or nothing locks."""
+    process, here = recorded.get("process"), recorded.get("host") == socket.gethostname()
+    dead = locked or not isinstance(process, int) or process == os.getpid() or not is_alive(process)
+    if not recorded or (here and dead):  # on this machine the system knows
+        return False
     last_touch = os.fstat(file.fileno()).st_mtime
     os.utime(file.fileno())  # the file system's own clock, which both machines share
     alive = os.fstat(file.fileno()).st_mtime - last_touch < DEAD_AFTER

@@ -176,14 +176,11 @@ def _flush_folder(folder: Path) -> None:
 
 
 def clear(path: Path, *, dead: bool = False) -> None:
-    """Delete what killed writers of this file left beside it; dead: only of processes that are no more.
-
-    Refuses a link, a pipe or a folder in the file's place, before anybody reads or replaces it.
-    """
+    """Delete what killed writers (dead: that are no more) left beside this file; refuse one that is no regular file."""
     _refuse_irregular(path)
     for leftover in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
         process = leftover.name[len(_prefix(path)) : -len(".part")]
-        if process.isdecimal() and not (dead and _alive(int(process))):
+        if process.isdecimal() and not (dead and is_alive(int(process))):
             leftover.unlink(missing_ok=True)
 
 
@@ -191,7 +188,8 @@ def _prefix(path: Path) -> str:
     return f".{path.name[:40]}."  # a long name would leave no room for the ending
 
 
-def _alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """True if there is such a process on this machine, or nobody can tell."""
     if os.name == "nt":
         return True  # there the question itself would end it
     try:
