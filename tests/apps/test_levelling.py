@@ -106,6 +106,6 @@ def test_a_moved_threshold_predicts_as_many_positives(positive):
         said = predictions_at_share_of(logits, other, positive)
         assert int((said == positive).sum()) == many
         one = (logits[:, 1] - logits[:, 0])[:, None]  # as a model with one logit has it
-        assert torch.equal(said, at_the_share_of(one, other, positive))
+        assert torch.equal(said, predictions_at_share_of(one, other, positive))
         margin = logits[:, positive] - logits[:, 1 - positive]
         assert not 0 < many < 500 or margin[said == positive].min() > margin[said != positive].max()

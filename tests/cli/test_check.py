@@ -29,6 +29,7 @@ class Pair(nn.Module):
         super().__init__()
         self.head = nn.Linear(7, 3)
     def forward(self, a, b):
+        print("two parts")
         return self.head(torch.cat([a, b], 1))
 
 class NoLogits(nn.Module):

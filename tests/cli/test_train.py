@@ -90,6 +90,7 @@ def test_the_same_command_again_trains_nothing(desk):
     done = fairweight(desk, "train", *TABLE, "--out", "run", "--epochs", "8")
     assert done.returncode == 0
     assert "forml and uniform found finished" in done.stdout
+    assert "Trained in" not in done.stdout
     assert "epoch 1/8" not in done.stderr
     assert before == {path: path.stat().st_mtime_ns for path in before}
 

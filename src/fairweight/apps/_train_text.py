@@ -71,7 +71,8 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
         parts.append(_calibration(verdict))
     reused_titles = [run.spec.title for run in (trained.result, trained.baseline) if run is not None and run.reused]
     reused_text = f" ({' and '.join(dict.fromkeys(reused_titles))} found finished)" if reused_titles else ""
-    parts.append(f"Run folder: {folder}{reused_text}. Trained in {seconds:.0f} seconds.")
+    took = "" if trained.result.reused else f" Trained in {seconds:.0f} seconds."
+    parts.append(f"Run folder: {folder}{reused_text}.{took}")
     steps = (f"  {command}  {what}" for command, what in next_steps(trained).items())
     parts.append("\n".join(["Look next:", *steps]))
     return "\n" + "\n\n".join(parts)

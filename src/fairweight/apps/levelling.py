@@ -49,11 +49,8 @@ class Levelling:
     @cached_property
     def loss(self) -> Loss | None:
         """What the group that lost most lost, where nobody gained by the criterion's rates."""
-        return nobody_gains(self._rates(self.before), self._rates(self.after), self._word)
-
-    @property
-    def _word(self) -> str:
-        return "label" if self.before.by_label else "group"
+        what = "label" if self.before.by_label else "group"
+        return nobody_gains(self._rates(self.before), self._rates(self.after), what)
 
     def _rates(self, table: GroupTable) -> dict[tuple[str, str], float]:
         names, found = [_name(group) for group in table.groups], {}

@@ -134,8 +134,9 @@ def main() -> None:
     err: Any = _PrintableStream(sys.stderr)
     if sys.argv[1:2] != ["train"]:
         leave_to_the_first("only train uses several processes; the first does this alone.")
+    err.for_results = out  # with --json, what a model of the user's own prints goes to stderr
     try:
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(err if "--json" in sys.argv else out), redirect_stderr(err):
             _run()
     except SystemExit as end:
         if not end.code:

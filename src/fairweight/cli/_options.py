@@ -168,7 +168,8 @@ def candidate_shown(title: str, done: int) -> None:
 
 def show(values: Mapping[str, Any], text: str, as_json: bool) -> None:
     """Print a result: as one JSON object, or for people."""
-    print(json.dumps(values, indent=2) if as_json else fitted(text))
+    text = json.dumps(values, indent=2) if as_json else fitted(text)
+    print(text, file=getattr(sys.stdout, "for_results", None))
 
 
 def fitted(text: str) -> str:

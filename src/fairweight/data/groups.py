@@ -194,7 +194,7 @@ def _drop_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Fl
         if bool(rare.any()):
             lost = int(((labels.codes >= 0) & (kept.codes < 0)).sum())
             rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
-            rare_names = listing(_selected(labels.names, rare))
+            rare_names = listing(name for name in labels.names if name not in kept.names)
             notes = [f"Warning: {rows} dropped for the label {rare_names}, which is too rare (the floor is {floor})."]
             notes.append(f"Labels that are left: {describe_classes(kept.names)}.")
         _, small, cells = _count_cells(kept, groups, floor, span)
@@ -204,10 +204,6 @@ def _drop_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Fl
         if len(fewer.names) >= 2:
             return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
     return None
-
-
-def _selected(names: Sequence[str], mask: Tensor) -> list[str]:
-    return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
 
 
 def _drop(encoded: Encoded, mask: Tensor) -> Encoded:

@@ -157,12 +157,9 @@ def _note_copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
         return []
     count = int(test_rows.isin(set(train_rows)).sum())
     note = f"{count:,} of {len(test):,} test rows are equal to a row of train in every column"
-    if count >= MANY_COPIES * len(test) and _tells_rows_apart(train[columns][~train_rows.duplicated()]):
+    rows = train[columns][~train_rows.duplicated()]
+    # Where a column has about a value per row, equal rows are copies, not different samples that look alike.
+    if count >= max(1, MANY_COPIES * len(test)) and max(rows[name].nunique() for name in rows) >= len(rows) / 2:
         advice = f"keep one of each, or give test rows of their own with {option('split.test')}"
         return [Sentence(f"Warning: {note}, so numbers on them look better than on new rows; {advice}.")]
     return [f"{note}."] if count else []
-
-
-def _tells_rows_apart(rows: pd.DataFrame) -> bool:
-    """Whether a column has about a value per row: then equal rows are copies, not different samples that look alike."""
-    return len(rows) > 0 and max(int(rows[name].nunique()) for name in rows) >= len(rows) / 2

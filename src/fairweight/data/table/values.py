@@ -137,7 +137,7 @@ def _read(values: pd.Series[Any], form: str) -> Numbers:
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
         return np.asarray(values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan))
     if values.dtype.kind == "m":
-        return np.asarray(values / pd.Timedelta(days=1), dtype=np.float64)
+        return np.asarray(values.dt.total_seconds() / 86_400, dtype=np.float64)
     codes, distinct = factors(values)
     distinct = np.asarray(distinct, dtype=object)
     if form:
