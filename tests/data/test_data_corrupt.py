@@ -6,6 +6,8 @@ import torch
 from fairweight.data import Exemplar, Options, load
 from fairweight.data.corrupt import (
     GroupFlips,
+    GroupImbalance,
+    HiddenGroups,
     Marks,
     OneClass,
     PairFlips,
@@ -20,7 +22,8 @@ def _marks(count=1000, classes=5, groups=True):
     labels = torch.arange(count) % classes
     members = (torch.arange(count) // classes) % 2
     names = tuple(str(k) for k in range(classes))
-    return Marks(labels, members if groups else None, names, ("a", "b") if groups else ())
+    keep = torch.ones(count, dtype=torch.bool)
+    return Marks(labels, members if groups else None, names, ("a", "b") if groups else (), keep)
 
 
 def _generator(seed=0):
@@ -75,17 +78,34 @@ def test_group_flips_touch_only_the_named_groups():
     assert torch.equal(one.labels != marks.labels, (marks.groups == 0) & (marks.labels == 4))
 
 
+def test_group_imbalance_drops_rows_of_the_group_or_of_one_cell():
+    marks = _marks()
+    new = GroupImbalance("b", keep=0.1)(marks, _generator())
+    assert int(new.keep[marks.groups == 1].sum()) == 50
+    assert new.keep[marks.groups == 0].all()
+    cell = GroupImbalance("b", keep=0.0, label="1")(marks, _generator())
+    assert torch.equal(~cell.keep, (marks.groups == 1) & (marks.labels == 1))
+
+
+def test_hidden_groups_become_unknown():
+    marks = _marks()
+    new = HiddenGroups(0.5)(marks, _generator())
+    assert int((new.groups == -1).sum()) == 500
+    assert (HiddenGroups()(marks, _generator()).groups == -1).all()
+
+
 @pytest.mark.parametrize(
     "corruption",
-    [OneClass("1"), UniformFlips(), PairFlips(), GroupFlips({"a": 0.5})],
+    [OneClass("1"), UniformFlips(), PairFlips(), GroupFlips({"a": 0.5}), GroupImbalance("a"), HiddenGroups(0.5)],
 )
 def test_seeded_and_without_touching_what_was_given(corruption):
     marks = _marks()
-    before = (marks.labels.clone(), marks.groups.clone())
+    before = (marks.labels.clone(), marks.groups.clone(), marks.keep.clone())
     first, again, other = (corruption(marks, _generator(seed)) for seed in (0, 0, 1))
-    assert all(torch.equal(a, b) for a, b in zip(before, (marks.labels, marks.groups), strict=True))
-    assert torch.equal(first.labels, again.labels)
-    assert not torch.equal(first.labels, other.labels)
+    assert all(torch.equal(a, b) for a, b in zip(before, (marks.labels, marks.groups, marks.keep), strict=True))
+    same = [torch.equal(getattr(first, name), getattr(again, name)) for name in ("labels", "groups", "keep")]
+    assert all(same)
+    assert not all(torch.equal(getattr(first, name), getattr(other, name)) for name in ("labels", "groups", "keep"))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +116,8 @@ def test_seeded_and_without_touching_what_was_given(corruption):
         ("pair-flips:fraction=0.1,cat=dog", PairFlips(0.1, {"cat": "dog"})),
         ("group-flips:Female=0.3,Male=0.1", GroupFlips({"Female": 0.3, "Male": 0.1})),
         ("group-flips:Female=0.3,label=1", GroupFlips({"Female": 0.3}, "1")),
+        ("group-imbalance:group=F,keep=0.05,label=1", GroupImbalance("F", 0.05, "1")),
+        ("hidden-groups:fraction=0.5", HiddenGroups(0.5)),
     ],
 )
 def test_one_line_form(text, expected):
@@ -122,7 +144,9 @@ def test_names_that_the_data_does_not_have():
     with pytest.raises(UnknownName, match="'9'; choose from: 0, 1"):
         OneClass("9")(_marks(), _generator())
     with pytest.raises(MissingGroups):
-        GroupFlips({"a": 0.5})(_marks(groups=False), _generator())
+        HiddenGroups()(_marks(groups=False), _generator())
+    with pytest.raises(MissingGroups):
+        GroupImbalance("a")(_marks(groups=False), _generator())
 
 
 def _load(people, **settings):
@@ -161,10 +185,27 @@ def test_exemplars_that_stay_in_train(people, parts):
     assert agrees == ("exemplar" in parts)  # a clean copy beside the wrong label, unless asked otherwise
 
 
+def test_dropped_rows_leave_train_and_its_row_numbers(people):
+    data = _load(people, corruptions=(GroupImbalance("F", keep=0.1),))
+    kept = people.iloc[data.rows["train"].numpy()]
+    assert (kept["sex"] == "F").mean() < 0.2
+    assert len(data.true_labels) == len(data.train) == len(kept)
+    assert [data.group_names[g] for g in data.train.groups] == kept["sex"].tolist()
+
+
+def test_dropped_exemplars_take_their_shares_along(people):
+    clean = _load(people)
+    data = _load(people, corruptions=(GroupImbalance("F", keep=0.5),), corrupt_parts=("train", "exemplar"))
+    place = torch.searchsorted(clean.rows["exemplar"], data.rows["exemplar"])
+    assert len(data.exemplar) < len(clean.exemplar)
+    assert torch.equal(data.exemplar.shares, clean.exemplar.shares[place])
+
+
 def test_corruptions_add_up_in_order(people):
-    data = _load(people, corruptions=(UniformFlips(1.0), OneClass("low", 1.0)))
-    assert (data.train.labels == data.label_names.index("low")).all()
-    assert [entry["kind"] for entry in data.spec["corruptions"]] == ["uniform-flips", "one-class"]
+    data = _load(people, corruptions=(UniformFlips(0.3), HiddenGroups(1.0)))
+    assert (data.train.groups == -1).all()
+    assert (data.exemplar.groups >= 0).all()
+    assert [entry["kind"] for entry in data.spec["corruptions"]] == ["uniform-flips", "hidden-groups"]
 
 
 def test_exemplars_from_elsewhere_are_not_a_part_to_corrupt(people, tmp_path):

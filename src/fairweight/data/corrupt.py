@@ -1,4 +1,4 @@
-"""Wrong labels made on purpose in a training set, seeded and recorded."""
+"""Known damage to a training set, seeded and recorded: wrong labels, rare groups, hidden group labels."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from fairweight.errors import BadInput, MissingGroups, UnknownName
 
 @dataclass(frozen=True)
 class Marks:
-    """What a corruption sees: labels, which it may change, and groups."""
+    """What a corruption may change: labels, groups, and which rows stay."""
 
     labels: Tensor  # [N]
     groups: Tensor | None  # [N], -1 where not known
     label_names: tuple[str, ...]
     group_names: tuple[str, ...]
+    keep: Tensor  # [N] bool
 
     def label(self, name: str) -> int:
         return _code("label", name, self.label_names)
@@ -111,8 +112,38 @@ class GroupFlips(_Shares):
         return marks
 
 
+@dataclass(frozen=True)
+class GroupImbalance(_Shares):
+    """Only a fraction of one group's rows, or of one of its cells, stays in train."""
+
+    group: str
+    keep: float = 0.1
+    label: str | None = None  # only rows of this label are dropped; None: of any
+
+    def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        rows = marks.members(self.group, self.label)
+        keep = marks.keep.clone()
+        keep[rows[_draw_fraction(len(rows), 1.0 - self.keep, generator)]] = False
+        return replace(marks, keep=keep)
+
+
+@dataclass(frozen=True)
+class HiddenGroups(_Shares):
+    """A fraction of all rows lose their group label."""
+
+    fraction: float = 1.0
+
+    def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        if marks.groups is None:
+            raise MissingGroups("no group labels to hide: the data has none; name a group column.")
+        groups = marks.groups.clone()
+        groups[_draw_fraction(len(groups), self.fraction, generator)] = -1
+        return replace(marks, groups=groups)
+
+
 KINDS: dict[str, type[Any]] = {
     "one-class": OneClass, "uniform-flips": UniformFlips, "pair-flips": PairFlips, "group-flips": GroupFlips,
+    "group-imbalance": GroupImbalance, "hidden-groups": HiddenGroups,
 }  # fmt: skip
 
 
@@ -154,10 +185,15 @@ def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
     """Say what a corruption changed."""
     values = to_dict(corruption)
     name = values.pop("kind")
-    changed = int((before.labels != after.labels).sum())
-    change = f"{changed:,} of {len(before.labels):,} labels are now wrong" if changed else "nothing changed"
+    counts = {
+        "labels are now wrong": (before.labels != after.labels).sum(),
+        "rows were dropped": (before.keep & ~after.keep).sum(),
+    }
+    if before.groups is not None and after.groups is not None:
+        counts["group labels were hidden"] = ((before.groups >= 0) & (after.groups < 0)).sum()
+    changes = [f"{int(count):,} of {len(before.labels):,} {what}" for what, count in counts.items() if count > 0]
     settings = ", ".join(f"{key}={value}" for key, value in values.items())
-    return f"Corruption {name} ({settings}): {change}."
+    return f"Corruption {name} ({settings}): {', '.join(changes) or 'nothing changed'}."
 
 
 def corrupt_parts(
@@ -181,15 +217,21 @@ def corrupt_parts(
     pool = parts["train"]
     for part in (parts[name] for name in chosen[1:]):
         pool = pool.joined(part.take(~torch.isin(part.rows, pool.rows)))
-    marks = Marks(pool.labels, pool.groups, *names)
+    marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
     for number, corruption in enumerate(corruptions):
         before, marks = marks, corruption(marks, stream(seed, "corrupt", str(number)))
         notes.append(sentence(before, marks, corruption))
     for name in chosen:
-        damaged[name] = replace(parts[name], labels=marks.labels[torch.searchsorted(pool.rows, parts[name].rows)])
+        place = torch.searchsorted(pool.rows, parts[name].rows)
+        kept = marks.keep[place]
+        place = place[kept]
+        if len(place) == 0:
+            raise BadInput(f"the corruptions leave no row of {name}; keep more.")
+        groups = None if marks.groups is None else marks.groups[place]
+        damaged[name] = replace(parts[name].take(kept), labels=marks.labels[place], groups=groups)
     if len(chosen) > 1:
         notes.append(f"The corruptions acted on {' and '.join(chosen)} together.")
-    return damaged, parts["train"].labels
+    return damaged, pool.labels[torch.searchsorted(pool.rows, damaged["train"].rows)]
 
 
 def _code(what: str, name: str, names: tuple[str, ...]) -> int:
