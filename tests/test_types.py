@@ -13,7 +13,7 @@ import torch
 from fairweight.errors import BadInput
 from fairweight.sampling import Cells
 from fairweight.training.run_record import RunRecord
-from fairweight.types import Batch, Samples, StepRecord, map_tensors
+from fairweight.types import Batch, Samples, StepRecord, map_tensors, side_by_side
 
 X = torch.arange(12.0).reshape(4, 3)
 
@@ -108,6 +108,10 @@ def test_take_leaves_what_is_everybodys():
     assert torch.equal(taken[0], X[[3, 1]])
     assert taken[1].tolist() == [0, 1]
     assert float(taken[2]) == 0.5
+    joined = side_by_side([batch, dataclasses.replace(batch.take(torch.tensor([3, 1])), rows=None)]).inputs
+    assert torch.equal(joined[0], X[[0, 1, 2, 3, 3, 1]])
+    assert joined[1].tolist() == [0, 1]
+    assert float(joined[2]) == 0.5
 
 
 def test_take_counts_rows_from_zero_where_none_are_given():

@@ -105,7 +105,7 @@ def side_by_side(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     try:
-        columns = {"inputs": _joined([batch.inputs for batch in batches])}
+        columns = {"inputs": _joined([batch.inputs for batch in batches], [(len(batch),) for batch in batches])}
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         first = str(error).split("\n")[0]
         raise BadInput(f"The batches do not fit side by side ({first}); give them as one batch.") from None
@@ -117,12 +117,14 @@ def side_by_side(batches: Sequence[Batch]) -> Batch:
     return Batch(**columns)
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _joined(parts: Sequence[Any], sizes: list[tuple[int]]) -> Any:
     first = parts[0]
     if isinstance(first, Mapping):
-        return {key: _joined([part[key] for part in parts]) for key in first}
-    joined = iter([torch.cat(column) for column in zip(*map(tensors, parts), strict=True)])
-    return map_tensors(first, lambda _: next(joined))
+        return {key: _joined([part[key] for part in parts], sizes) for key in first}
+    columns = zip(*map(tensors, parts), strict=True)  # one without an entry for each sample is everybody's
+    joined = ((c[0], c, [t.shape[:1] for t in c] == sizes) for c in columns)
+    made = iter([torch.cat(c) if own or not all(map(t.equal, c)) else t for t, c, own in joined])
+    return map_tensors(first, lambda _: next(made))
 
 
 def _column(name: str, value: Any) -> Tensor:
