@@ -1,4 +1,6 @@
-"""Every test starts from the same random state, whatever ran before it."""
+"""Every test starts from the same random state, whatever ran before it, and sees a terminal of the same width."""
+
+import os
 
 import pytest
 import torch
@@ -6,6 +8,7 @@ import torch
 from fairweight.runs.spec import Spec
 
 DATA = {"limit": 400, "split": {"test": 0.3, "validation": 0.0}, "exemplar": {"source": "train", "size": 4}}
+os.environ["COLUMNS"] = "80"
 
 
 @pytest.fixture(autouse=True)
