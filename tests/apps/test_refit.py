@@ -15,6 +15,10 @@ from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.run import run
 from fairweight.runs.spec_data import dataset_for
 
+# A search that leaves plain training: the model sees the group, and reweighing takes it out of the decisions.
+SEEN = {"table": {"group_in_inputs": True}}
+WEIGHTED = {"learner": "linear", "candidates": ("reweighing",), "budget": 50.0, "criterion": "demographic-parity"}
+
 
 @pytest.fixture
 def done(tiny, tmp_path):
@@ -99,7 +103,7 @@ def test_a_judged_run_is_trained_again_on_validation_rows_that_a_column_names(tm
     parts = ["train", "train", "train", "test", "validation"] * 100
     people(500).assign(part=parts).to_csv(tmp_path / "p.csv", index=False)
     wanted = TrainRequest(
-        str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data={"split": {"column": "part"}}
+        str(tmp_path / "p.csv"), "income", "sex", **WEIGHTED, data={**SEEN, "split": {"column": "part"}}
     )
     folder = train(prepare(wanted), tmp_path / "run").result.folder
     rows = [row for row in range(500) if parts[row] != "test"]
@@ -112,17 +116,17 @@ def test_a_judged_run_is_trained_again_on_validation_rows_that_a_column_names(tm
 @pytest.mark.parametrize("method", [None, "forml"])
 def test_the_second_training_is_judged_by_the_criterion_of_the_first(tmp_path, method):
     people(400).to_csv(tmp_path / "p.csv", index=False)
-    asked = {"learner": "linear", "candidates": (), "budget": 2.0} if method is None else {"training": {"epochs": 1}}
-    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", method, criterion="accuracy-parity", **asked)
+    asked = WEIGHTED if method is None else {"training": {"epochs": 1}, "criterion": "demographic-parity"}
+    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", method, data=SEEN, **asked)
     folder = train(prepare(wanted), tmp_path / "run").result.folder
     goal = prepare_refit(folder.path)[0].goal
-    assert goal.criterion.name == "accuracy-parity"
+    assert goal.criterion.name == "demographic-parity"
     assert goal.budget == asked.get("budget")
 
 
 def test_a_judged_run_with_labels_made_wrong_on_purpose_is_trained_again(tmp_path):
     people(500).to_csv(tmp_path / "p.csv", index=False)
-    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data=WRONG)
+    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", **WEIGHTED, data={**SEEN, **WRONG})
     folder = train(prepare(wanted), tmp_path / "run").result.folder
     prepared, _ = prepare_refit(folder.path)
     lost = len(folder.read_weights()) - len(prepared.dataset.train)
