@@ -7,6 +7,7 @@ from tests.command import fairweight
 from fairweight.cli import main
 
 NETS = """
+import warnings
 import torch
 from torch import nn
 
@@ -59,6 +60,10 @@ def pairs(n):
 
 def silent():
     return nn.Sequential(nn.Flatten())
+
+def scripted():
+    with warnings.catch_warnings(action="ignore"):  # newer versions of torch advise against it
+        return torch.jit.script(nn.Linear(3, 2))
 
 needs_argument = lambda width: nn.Linear(width, 2)
 number = 3
@@ -124,6 +129,7 @@ def test_inputs_from_a_function(folder):
         (["nets:pairs"], "cannot be made without arguments"),
         (["nets:silent"], "No layer says what inputs"),
         (["nets:silent", "--input", "3"], "no parameters to train"),
+        (["nets:scripted", "--input", "3"], "check it before torch.jit.script"),
         (["nets:Plain", "--input", "9"], "does not take these inputs"),
         (["nets:Plain", "--input", "nine"], "give whole numbers"),
         (["nets:Plain", "--input=-8"], "give whole numbers from 1"),

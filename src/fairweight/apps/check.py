@@ -78,6 +78,8 @@ class Check:
 
 def check(model: nn.Module, batch: Batch, exemplar: Batch) -> Check:
     """Compare the modes in float64 on a copy, look for side effects, and time steps as they will be run."""
+    if any(isinstance(m, torch.jit.ScriptModule) for m in model.modules()):  # in part it stays in its first precision
+        raise BadInput("a scripted model cannot be compared in float64; check it before torch.jit.script.")
     if not torch.isfinite(logits(model, exemplar)).all():
         raise BadInput("the model returns numbers that are not finite; look for a division by 0 or a logarithm of 0.")
     mode = choose(model, batch, classification_loss, "auto", layers=True)
