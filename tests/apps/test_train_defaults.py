@@ -125,8 +125,9 @@ def test_every_seed_that_a_run_may_have_is_taken_by_a_choice(tmp_path, seed, lea
 
 
 def verdict(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Verdict:
+    names = ("F", "M", "A", "B")[: 1 + max(groups)]
     tables = [
-        group_table(torch.tensor(labels), torch.tensor(p), torch.tensor(groups), group_names=("F", "M"))
+        group_table(torch.tensor(labels), torch.tensor(p), torch.tensor(groups), group_names=names)
         for p in (before, after)
     ]
     return Verdict(criterion("equal-opportunity"), tables[0], tables[1], "forml", "plain training")
@@ -221,3 +222,15 @@ def test_a_gap_that_cannot_be_estimated_is_not_called_zero():
     assert "cannot be estimated" in found.sentence()
     assert found.differences()["numbers"]["tprd"]["difference"] is None
     assert found.rows()[0][3] == "–"
+
+
+def test_columns_that_are_judged_side_by_side_are_named_with_their_own_gaps():
+    """Of women in the north all positives are found and of other groups half: both columns differ by a quarter."""
+    labels, groups = [1] * 400, [group for group in range(4) for _ in range(100)]
+    even, uneven = [1, 0] * 200, [1] * 100 + [1, 0] * 150
+    judged = verdict(uneven, even, labels, groups)
+    assert judged.by_column() == ""
+    fair = judged.criterion.each(("sex", "city"), [("F", "north"), ("F", "south"), ("M", "north"), ("M", "south")])
+    judged = replace(judged, criterion=fair)
+    assert judged.by_column() == "By column: sex 25.00 → 0.00, city 25.00 → 0.00 points."
+    assert replace(judged, kept_plain=True).by_column() == "By column: sex 25.00, city 25.00 points."

@@ -58,7 +58,7 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
     sentences = [f"No verdict: {why}"]
     if verdict is not None:
-        remarks = verdict.caveats(), verdict.how(), verdict.one_label()
+        remarks = verdict.by_column(), verdict.caveats(), verdict.how(), verdict.one_label()
         sentences = [verdict.sentence(), *remarks, *verdict.notes]
     elif trained.result.spec.method == "uniform":
         sentences = ["No verdict: this is plain training, with nothing to compare it with."]

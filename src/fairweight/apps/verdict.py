@@ -169,6 +169,13 @@ class Verdict:
         sentences = (levelling.sentence(),) if self.levelled else (levelling.partly(), levelling.together())
         return " ".join(filter(None, sentences))
 
+    def by_column(self) -> str:
+        """Say the gap of each column that is judged by itself, or nothing."""
+        tables = (self.before,) if self.kept_plain else (self.before, self.after)
+        gaps = [self.criterion.by_column(table) for table in tables]
+        each = (f"{name} {' → '.join(f'{100 * gap[name]:.2f}' for gap in gaps)}" for name in gaps[0])
+        return f"By column: {', '.join(each)} points." if gaps[0] else ""
+
     def one_label(self) -> str:
         """Say that one label is predicted for every test row, or nothing."""
         samples = self.after.samples
