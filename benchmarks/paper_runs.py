@@ -66,13 +66,15 @@ def run(plans: list[Planned], out: Path, seconds: float, to: Path, **options: An
     clock = threading.Timer(seconds, stop)
     clock.daemon = True
     clock.start()
-    with closing(run_each(specs.values(), out / "runs", **options)) as outcomes:
-        for number, outcome in enumerate(outcomes, start=1):
-            name = names.get(outcome.spec.fingerprint, outcome.spec.folder_name)
-            words = f"{name}, {outcome.seconds:.0f} s" if outcome.error is None else f"{name}: {outcome.error}"
-            print(f"{time.monotonic() - started:5.0f} s  {number} of {len(specs)}: {words}", flush=True)
-    clock.cancel()
-    write(plans, out, to)
+    try:
+        with closing(run_each(specs.values(), out / "runs", **options)) as outcomes:
+            for number, outcome in enumerate(outcomes, start=1):
+                name = names.get(outcome.spec.fingerprint, outcome.spec.folder_name)
+                words = f"{name}, {outcome.seconds:.0f} s" if outcome.error is None else f"{name}: {outcome.error}"
+                print(f"{time.monotonic() - started:5.0f} s  {number} of {len(specs)}: {words}", flush=True)
+    finally:  # also where a set is missing, which ends the runs: what is finished comes home
+        clock.cancel()
+        write(plans, out, to)
 
 
 def write(plans: list[Planned], out: Path, to: Path) -> None:
