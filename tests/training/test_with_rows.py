@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler, get_worker_info
 
 import fairweight as fw
 from fairweight.errors import BadInput
@@ -44,18 +44,29 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         return N
 
 
+class Parted(Stream):
+    """Samples that the dataset deals out to the workers itself."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        worker = get_worker_info()
+        number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        yield from list(super().__iter__())[number::workers]
+
+
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["tuples", "dicts", "stream"])
+@pytest.mark.parametrize("kind", ["tuples", "dicts", "stream", "parted"])
 def test_every_row_comes_with_its_own_sample(kind: str, workers: int) -> None:
     x, y, a = _tensors()
-    dataset = {"tuples": TensorDataset(x, y, a), "dicts": Dicts(), "stream": Stream()}[kind]
-    loader = DataLoader(fw.with_rows(dataset), 7, shuffle=kind != "stream", num_workers=workers)
+    streams = {"stream": Stream(), "parted": Parted()}
+    dataset = {"tuples": TensorDataset(x, y, a), "dicts": Dicts(), **streams}[kind]
+    rowed = fw.with_rows(dataset, sharded=kind == "parted")
+    loader = DataLoader(rowed, 7, shuffle=kind not in streams, num_workers=workers)
     seen = []
     for batch in map(fw.to_batch, loader):
         assert batch.rows is not None
         assert torch.equal(batch.inputs, x[batch.rows])  # type: ignore[arg-type]
         assert torch.equal(batch.labels, y[batch.rows])
-        assert kind == "stream" or torch.equal(batch.groups, a[batch.rows])  # type: ignore[arg-type]
+        assert kind in streams or torch.equal(batch.groups, a[batch.rows])  # type: ignore[arg-type]
         seen.append(batch.rows)
     assert torch.cat(seen).sort()[0].tolist() == list(range(N))
 
