@@ -12,12 +12,12 @@ import pandas as pd
 
 from fairweight.apps import condense as sets
 from fairweight.apps._drop_rules import random_like
-from fairweight.apps._table_file import write_table
 from fairweight.apps._train_text import columns
 from fairweight.apps.suspects import Suspects, stays, suspects_of
 from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, methods_of
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run_place import check_no_run, finished
+from fairweight.runs.table_file import write_table
 
 SUMMARY, KEPT, LABELS, WEIGHTS = "clean.json", "kept.txt", "relabelled.csv", "weights.parquet"
 RECOMMENDED = "recommended.csv"  # row, label and weight of every row that stays; only where cleaning does good

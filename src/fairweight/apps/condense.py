@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.apps import _drop_rules as rules
-from fairweight.apps._table_file import write_table
 from fairweight.apps._train_text import columns
 from fairweight.apps.trainings import HARMS, HELPS, LEVELS, NUMBERS, PLAIN, Compared, Trainings, methods_of
 from fairweight.errors import MissingData
@@ -18,6 +17,7 @@ from fairweight.runs.folder import FILE, METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run_place import check_no_run, finished
 from fairweight.runs.statistics import mean_text
+from fairweight.runs.table_file import write_table
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairweight.apps._table_file import check_table_file, write_table
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import NOTHING
@@ -15,6 +14,7 @@ from fairweight.errors import BadInput
 from fairweight.runs.folder import frame_of
 from fairweight.runs.run_place import check_file, check_place
 from fairweight.runs.spec_data import files_named
+from fairweight.runs.table_file import check_table_file, write_table
 
 
 @dataclass(frozen=True)

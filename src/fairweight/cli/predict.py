@@ -29,10 +29,10 @@ def predict(
     json: opt.Json = False,
 ) -> None:
     """Predict for new rows with a trained model; where they have labels, also say how well."""
-    from fairweight.apps._table_file import write_table
     from fairweight.apps.predict import predict_rows
     from fairweight.data.safe_csv import write_csv
     from fairweight.runs.run_place import check_file
+    from fairweight.runs.table_file import write_table
 
     opt.show_log()
     opt.introduce(run)

@@ -20,12 +20,12 @@ def suspects(
     json: opt.Json = False,
 ) -> None:
     """Rank the training labels that are probably wrong; say how many are, and write a corrected set."""
-    from fairweight.apps._table_file import write_table
     from fairweight.apps.suspects import kept, suspects_of
     from fairweight.cli import in_flags
     from fairweight.runs.folder import RunFolder
     from fairweight.runs.run_place import check_file
     from fairweight.runs.spec_data import files_named
+    from fairweight.runs.table_file import write_table
 
     opt.introduce(run)
     suspected = suspects_of(run, trust=trust)
